@@ -155,8 +155,8 @@ class GraphBuilder:
             if each in ops:
                 return op_function(HostOps(self._plugins)[ops[each]])
             if each in FUNCTIONS:
-                found: Callable[..., Any] = getattr(rlx_core.ops, each)
-                return found
+                function: Callable[..., Any] = getattr(rlx_core.ops, each)
+                return function
             if each in nn.__all__:
                 layer: Callable[..., Any] = getattr(nn, each)
                 return layer

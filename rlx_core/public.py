@@ -204,8 +204,8 @@ def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
 
 def found_at(module: str, attribute: str) -> Any:
     """Import a module and return its attribute, or the module if the attribute is empty."""
-    found = importlib.import_module(module)
-    return getattr(found, attribute) if attribute else found
+    imported = importlib.import_module(module)
+    return getattr(imported, attribute) if attribute else imported
 
 
 def lazy_names(
@@ -216,10 +216,10 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name not in places:
-            found = offered(module, name)
-            if found is None:
+            value = offered(module, name)
+            if value is None:
                 raise absent(module, name, places)
-            return found
+            return value
         try:
             # Imported here, because importing rlx imports none of its parts.
             from rlx_core.system.locks import forks_wait
@@ -231,15 +231,15 @@ def lazy_names(
 
                 expect_main_interpreter()
                 with collecting_seldom():
-                    found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
+                    value = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
         except Exception as error:
             from rlx_core.errors.lacks import in_our_words  # as above
 
-            said = in_our_words(f"{module}.{name}", error)
-            if said is None:
+            translated = in_our_words(f"{module}.{name}", error)
+            if translated is None:
                 raise
-            raise said from error
-        return found
+            raise translated from error
+        return value
 
     return get, lambda: sorted(places), sorted(places)
 

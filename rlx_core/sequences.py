@@ -104,19 +104,19 @@ def gru(
     hidden = _recurrent("gru", x, w, weights, 3)
 
     def step(h: Any, z: Any) -> Any:
-        own = h @ weights
+        recurrent = h @ weights
         if b_hidden is not None:
-            own = own + b_hidden
-        (r, u_, n), (hr, hu, hn) = _split(z, hidden, 3), _split(own, hidden, 3)
-        kept = rlx.sigmoid(u_ + hu)
+            recurrent = recurrent + b_hidden
+        (r, u_, n), (hr, hu, hn) = _split(z, hidden, 3), _split(recurrent, hidden, 3)
+        update_gate = rlx.sigmoid(u_ + hu)
         new = rlx.tanh(n + rlx.sigmoid(r + hr) * hn)
-        h = new + kept * (h - new)
+        h = new + update_gate * (h - new)
         return h, h
 
-    found, (last,) = _run(
+    outputs, (last,) = _run(
         "gru", _of_one(step), _projected(x, w, b), hidden, None if state is None else (state,), 1, reverse
     )
-    return found, last
+    return outputs, last
 
 
 # --------------------------------------------------------------------------------------- state-space models
@@ -143,7 +143,7 @@ def selective_scan(
     Source:
         Gu, Dao 2023, "Mamba: linear-time sequence modeling with selective state spaces", arXiv:2312.00752.
     """
-    decay, *given = map(_value, (a, x, delta, b, c))
+    decay, *arrays = map(_value, (a, x, delta, b, c))
     batch, time, channels = _dims("selective_scan", "x", x, 3)
     states = _dims("selective_scan", "a", a, 2)[1]
     for name, value, expected in (
@@ -153,15 +153,15 @@ def selective_scan(
         ("c", c, (batch, time, states)),
     ):
         _expect("selective_scan", name, value, expected)
-    first = _state("selective_scan", state, (batch, channels, states), given[0])
+    first = _state("selective_scan", state, (batch, channels, states), arrays[0])
 
     def step(s: Any, now: Any) -> Any:
         xt, dt, bt, ct = now
         s = rlx.exp(dt[:, :, None] * decay) * s + (dt * xt)[:, :, None] * bt[:, None, :]
         return s, rlx.sum(s * ct[:, None, :], axis=-1)
 
-    last, found = rlx.scan(step, first, tuple(map(_turned, given)))
-    return _turned(found), last
+    last, outputs = rlx.scan(step, first, tuple(map(_turned, arrays)))
+    return _turned(outputs), last
 
 
 @checked_call
@@ -205,9 +205,9 @@ def gated_delta_net(
     ):
         _expect("gated_delta_net", name, value, expected)
     first = _state("gated_delta_net", state, (batch, heads, n, m), _value(q))
-    given = (_value(q) * n**-0.5, *map(_value, (k, v, g, beta)))
+    arrays = (_value(q) * n**-0.5, *map(_value, (k, v, g, beta)))
     if chunk is not None:
-        return _in_chunks("gated_delta_net", _delta_chunk, given, first, chunk)
+        return _in_chunks("gated_delta_net", _delta_chunk, arrays, first, chunk)
 
     def step(s: Any, now: Any) -> Any:
         qt, kt, vt, gt, bt = now
@@ -216,8 +216,8 @@ def gated_delta_net(
         s = s + kt[:, :, :, None] * (bt[:, :, None] * wrong)[:, :, None, :]
         return s, rlx.einsum("bhn,bhnm->bhm", qt, s)
 
-    last, found = rlx.scan(step, first, tuple(map(_turned, given)))
-    return _turned(found), last
+    last, outputs = rlx.scan(step, first, tuple(map(_turned, arrays)))
+    return _turned(outputs), last
 
 
 @checked_call
@@ -267,40 +267,40 @@ def update_cache(cache: ArrayLike, new: ArrayLike, position: ArrayLike, *, axis:
     Raises:
         ShapeError: Sizes do not fit; or more than one step is given to a ring.
     """
-    room, steps = tuple(shape_of(cache)), tuple(shape_of(new))
-    along, at = normalize_axis(whole("update_cache: axis", axis), len(room)), _value(position)
-    if len(steps) != len(room):
-        raise ShapeError(f"update_cache: new is {list(steps)}, and the cache {list(room)}")
+    cache_shape, steps = tuple(shape_of(cache)), tuple(shape_of(new))
+    along, start = normalize_axis(whole("update_cache: axis", axis), len(cache_shape)), _value(position)
+    if len(steps) != len(cache_shape):
+        raise ShapeError(f"update_cache: new is {list(steps)}, and the cache {list(cache_shape)}")
     if flag("update_cache: ring", ring):
         if steps[along] != 1:
             raise ShapeError(f"update_cache: a ring takes one step at a time, not {steps[along]}")
-        at = at % room[along]
-    zero = rlx.zeros_like(at)
-    return rlx.dynamic_update_slice(cache, new, [at if k == along else zero for k in range(len(room))])
+        start = start % cache_shape[along]
+    zero = rlx.zeros_like(start)
+    return rlx.dynamic_update_slice(cache, new, [start if k == along else zero for k in range(len(cache_shape))])
 
 
 # ------------------------------------------------------------------------------------------------- chunks
 
 
 def _in_chunks(
-    what: str, chunked: Callable[..., Any], given: Sequence[Any], first: Any, chunk: int
+    what: str, chunked: Callable[..., Any], arrays: Sequence[Any], first: Any, chunk: int
 ) -> tuple[Array, Array]:
     """A scan over chunks of `[batch, time, heads, ..]`, each given to `chunked` as `[batch, heads, chunk, ..]`."""
     size = whole(f"{what}: chunk", chunk, least=1)
-    batch, time, heads = given[0].shape[:3]
+    batch, time, heads = arrays[0].shape[:3]
     if not isinstance(time, int) or time % size:
         raise ShapeError(
             f"{what}: chunks of {size} do not divide {time} steps", hint="pad the sequence, or pass chunk="
         )
 
     def cut(value: Any) -> Any:
-        rest = value.shape[3:]
-        parts = rlx.reshape(value, (batch, time // size, size, heads, *rest))
-        return rlx.permute_dims(parts, (1, 0, 3, 2, *range(4, 4 + len(rest))))
+        features = value.shape[3:]
+        parts = rlx.reshape(value, (batch, time // size, size, heads, *features))
+        return rlx.permute_dims(parts, (1, 0, 3, 2, *range(4, 4 + len(features))))
 
-    last, found = rlx.scan(lambda s, parts: chunked(s, *parts), first, tuple(map(cut, given)))
-    whole_time = rlx.permute_dims(found, (1, 0, 3, 2, 4))
-    return rlx.reshape(whole_time, (batch, time, heads, found.shape[-1])), last
+    last, outputs = rlx.scan(lambda s, parts: chunked(s, *parts), first, tuple(map(cut, arrays)))
+    whole_time = rlx.permute_dims(outputs, (1, 0, 3, 2, 4))
+    return rlx.reshape(whole_time, (batch, time, heads, outputs.shape[-1])), last
 
 
 def _delta_chunk(s: Any, q: Any, k: Any, v: Any, g: Any, beta: Any) -> Any:
@@ -328,8 +328,8 @@ def _solved(near: Any, right: Any) -> Any:
 
     def step(d: Any, t: Any) -> Any:
         row = rlx.take(near, rlx.reshape(t, (1,)), axis=-2)
-        own = rlx.take(right, rlx.reshape(t, (1,)), axis=-2) - row @ d
-        return rlx.where((np.arange(steps) == t)[:, None], own, d), None
+        solved_row = rlx.take(right, rlx.reshape(t, (1,)), axis=-2) - row @ d
+        return rlx.where((np.arange(steps) == t)[:, None], solved_row, d), None
 
     d, _ = rlx.scan(step, rlx.zeros_like(right), np.arange(steps))
     return d
@@ -349,12 +349,12 @@ def _run(
     what: str, step: Any, z: Any, hidden: int, state: Sequence[Any] | None, count: int, reverse: bool
 ) -> tuple[Any, tuple[Any, ...]]:
     batch = z.shape[1]
-    given = (None,) * count if state is None else tuple(state)
-    if len(given) != count:
-        raise ShapeError(f"{what}: state has {count} arrays, not {len(given)}")
-    first = tuple(_state(what, each, (batch, hidden), z) for each in given)
-    last, found = rlx.scan(step, first, z, reverse=reverse)
-    return _turned(found), last
+    states = (None,) * count if state is None else tuple(state)
+    if len(states) != count:
+        raise ShapeError(f"{what}: state has {count} arrays, not {len(states)}")
+    first = tuple(_state(what, each, (batch, hidden), z) for each in states)
+    last, outputs = rlx.scan(step, first, z, reverse=reverse)
+    return _turned(outputs), last
 
 
 def _of_one(step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -390,11 +390,11 @@ def _turned(value: Any) -> Any:
     return rlx.permute_dims(value, (1, 0, *range(2, len(value.shape))))
 
 
-def _state(what: str, given: Any, shape: tuple[Any, ...], like: Any) -> Any:
-    if given is None:
+def _state(what: str, value: Any, shape: tuple[Any, ...], like: Any) -> Any:
+    if value is None:
         return rlx.zeros(shape, dtype=like.dtype)
-    _expect(what, "state", given, shape)
-    return _value(given)
+    _expect(what, "state", value, shape)
+    return _value(value)
 
 
 def _value(x: Any) -> Any:

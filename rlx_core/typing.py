@@ -124,15 +124,15 @@ if TYPE_CHECKING:
     Nested: TypeAlias = (
         complex | Sequence[complex] | Sequence[Sequence[complex]] | Sequence[Sequence[Sequence[complex]]]
     )
-    Held: TypeAlias = np.ndarray[Any, Any] | np.generic | Value | AbstractArray
+    ArrayObject: TypeAlias = np.ndarray[Any, Any] | np.generic | Value | AbstractArray
 
-    ArrayLike: TypeAlias = Held | SupportsDLPack | Buffer | Nested
+    ArrayLike: TypeAlias = ArrayObject | SupportsDLPack | Buffer | Nested
     """What an operand may be: an `Array`, a number, nested lists of numbers, or what has DLPack or a buffer."""
 
     DTypeLike: TypeAlias = DType | str | type[Any] | np.dtype[Any]
     """What names a dtype: `rlx.f32`, "f32", `np.float32`, `np.dtype("float32")`."""
 
-    PyTree: TypeAlias = "Held | complex | Sequence[PyTree] | Mapping[Any, PyTree] | None"
+    PyTree: TypeAlias = "ArrayObject | complex | Sequence[PyTree] | Mapping[Any, PyTree] | None"
     """Nested lists, tuples and dictionaries of arrays, as compiled functions take and return them."""
 else:
     ArrayLike = DTypeLike = PyTree = Any

@@ -46,8 +46,8 @@ def check(
     from rlx_core.cli.checking.package import Package, findings
     from rlx_core.cli.doctor import findings_json, layout
 
-    found = session.answer(
+    results = session.answer(
         lambda: findings(Package.named(session, package), is_quick=quick), findings_json if as_json else None, layout
     )
-    if any(each.verdict == "wrong" for each in found):
+    if any(each.verdict == "wrong" for each in results):
         raise typer.Exit(1)

@@ -64,16 +64,16 @@ def compile_program(
     from rlx_core.cli import compiling  # a listing of commands need not wait for the compiler
 
     session = CliSession.of(ctx)
-    asked = compiling.Asked(program, tuple(types or ()), op, tuple(attr or ()), tuple(bind or ()), target, arch)
+    request = compiling.Asked(program, tuple(types or ()), op, tuple(attr or ()), tuple(bind or ()), target, arch)
     if level:
         session.answer(
-            lambda: compiling.emitted(session, asked, level, step, out),
+            lambda: compiling.emitted(session, request, level, step, out),
             compiling.text_json if as_json else None,
             compiling.text_layout,
         )
     else:
         session.answer(
-            lambda: compiling.compiled(session, asked, step, out),
+            lambda: compiling.compiled(session, request, step, out),
             compiling.report_json if as_json else None,
             compiling.complete_layout if is_complete else compiling.report_layout,
         )

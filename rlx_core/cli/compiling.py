@@ -52,19 +52,19 @@ class ProgramAtLevel:
     out: Path | None
 
 
-def emitted(session: CliSession, asked: Asked, level: str, step: str, out: Path | None) -> ProgramAtLevel:
+def emitted(session: CliSession, request: Asked, level: str, step: str, out: Path | None) -> ProgramAtLevel:
     """The text of a program at a level; without the target's device, its code for what such devices mostly are.
 
     Raises:
         RlxError: There is no such program, level or step, or it cannot be compiled.
     """
-    module = found(session, asked)
+    module = found(session, request)
     try:
-        planned = plan_of(session, asked, module)
+        planned = plan_of(session, request, module)
     except DeviceUnavailableError:
-        if asked.target is None or ":" in asked.target:
+        if request.target is None or ":" in request.target:
             raise
-        planned = plan_of(session, evolve(asked, target=f"{asked.target}:{ABSENT}"), module)
+        planned = plan_of(session, evolve(request, target=f"{request.target}:{ABSENT}"), module)
     text = emit(planned, level, step or None)
     if out is not None:
         with writing("compile", out):
@@ -72,7 +72,7 @@ def emitted(session: CliSession, asked: Asked, level: str, step: str, out: Path 
     return ProgramAtLevel(module.name, planned.target.name, level, text, out)
 
 
-def compiled(session: CliSession, asked: Asked, step: str, out: Path | None) -> CompilationReport:
+def compiled(session: CliSession, request: Asked, step: str, out: Path | None) -> CompilationReport:
     """The report of a compilation; `out` gets the plan.
 
     Raises:
@@ -80,36 +80,36 @@ def compiled(session: CliSession, asked: Asked, step: str, out: Path | None) -> 
     """
     if step:
         raise ConfigError(f"compile: --step {step} says which part to print, and nothing is printed without --emit")
-    module = found(session, asked)
+    module = found(session, request)
     if module.stage is IrStage.LIR:
         raise ConfigError(
-            f"compile: {asked.program} is compiled already", hint="print it with --emit, or with rlx show"
+            f"compile: {request.program} is compiled already", hint="print it with --emit, or with rlx show"
         )
-    made = made_of(session, asked, module)
-    lir = planned(made, asked, module)
+    program = made_of(session, request, module)
+    lir = planned(program, request, module)
     if out is not None:
         with writing("compile", out):
             save(out, Module.of_lir(lir), host=session.host)
-    return made.report_for(lir)
+    return program.report_for(lir)
 
 
-def found(session: CliSession, asked: Asked) -> Module:
+def found(session: CliSession, request: Asked) -> Module:
     """The program that was named.
 
     Raises:
         ConfigError: None was, or two were.
     """
-    if bool(asked.program) == bool(asked.op):
-        what = "a program and an op" if asked.op else "neither a program nor an op"
+    if bool(request.program) == bool(request.op):
+        what = "a program and an op" if request.op else "neither a program nor an op"
         raise ConfigError(
-            f"compile: {what} {'were' if asked.op else 'was'} named; one is compiled",
+            f"compile: {what} {'were' if request.op else 'was'} named; one is compiled",
             hint="rlx compile --op 'softmax f32[64,128]' --emit loops",
         )
-    if asked.op:
-        return from_op(session.host, asked.op, asked.attrs)
-    if asked.attrs:
-        raise ConfigError(f"compile: --attr {asked.attrs[0]} is for --op, and {asked.program} is a program")
-    return program_from(session.host, asked.program, asked.types)
+    if request.op:
+        return from_op(session.host, request.op, request.attrs)
+    if request.attrs:
+        raise ConfigError(f"compile: --attr {request.attrs[0]} is for --op, and {request.program} is a program")
+    return program_from(session.host, request.program, request.types)
 
 
 def graph_of(module: Module) -> Graph:
@@ -117,36 +117,36 @@ def graph_of(module: Module) -> Graph:
     return module.hir if module.stage is IrStage.HIR else module.mir
 
 
-def made_of(session: CliSession, asked: Asked, module: Module) -> CompiledProgram:
+def made_of(session: CliSession, request: Asked, module: Module) -> CompiledProgram:
     """The program compiled with the current configuration."""
-    if asked.arch is not None and asked.target is None:
-        raise ConfigError(f"compile: --arch {asked.arch} is an option of a target", hint="name it with --target")
-    target = (asked.target or "").partition(":")[0]
-    options = None if asked.arch is None else {f"{target}.arch": asked.arch}
-    configuration = configuration_of(session, asked.target, options=options)
-    return compile_graph(graph_of(module), target=asked.target, config=configuration, host=session.host)
+    if request.arch is not None and request.target is None:
+        raise ConfigError(f"compile: --arch {request.arch} is an option of a target", hint="name it with --target")
+    target = (request.target or "").partition(":")[0]
+    options = None if request.arch is None else {f"{target}.arch": request.arch}
+    configuration = configuration_of(session, request.target, options=options)
+    return compile_graph(graph_of(module), target=request.target, config=configuration, host=session.host)
 
 
-def plan_of(session: CliSession, asked: Asked, module: Module) -> Planned:
+def plan_of(session: CliSession, request: Asked, module: Module) -> Planned:
     """The plan with its backend; one that was read from a file stays as it is."""
     if module.stage is IrStage.LIR:
-        if asked.bind or asked.target not in (None, module.lir.target):
-            raise ConfigError(f"compile: {asked.program} is planned for {module.lir.target} already, sizes included")
+        if request.bind or request.target not in (None, module.lir.target):
+            raise ConfigError(f"compile: {request.program} is planned for {module.lir.target} already, sizes included")
         name, backend, registry = find_target(session.host, module.lir.target)
         options: Any = module.lir.options.get("options", {})
         target = with_contributed_kernels(backend.target_for(options), registry, name)
         return Planned(module.lir, backend, target)
-    made = made_of(session, asked, module)
-    return Planned(planned(made, asked, module), made.backend, made.target, graph_of(module))
+    program = made_of(session, request, module)
+    return Planned(planned(program, request, module), program.backend, program.target, graph_of(module))
 
 
-def planned(made: CompiledProgram, asked: Asked, module: Module) -> Lir:
+def planned(program: CompiledProgram, request: Asked, module: Module) -> Lir:
     """The plan of a compiled program, for the sizes that were named.
 
     Raises:
         ConfigError, UnknownNameError, BindingError: A symbol and its size are not what they should be.
     """
-    return made.specialize(named_binding(graph_of(module), sizes(asked.bind))) if asked.bind else made.lir
+    return program.specialize(named_binding(graph_of(module), sizes(request.bind))) if request.bind else program.lir
 
 
 def sizes(words: Sequence[str], option: str = "--bind") -> dict[str, int]:
@@ -155,29 +155,29 @@ def sizes(words: Sequence[str], option: str = "--bind") -> dict[str, int]:
     Raises:
         ConfigError: It is no name and size.
     """
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for word in words:
         name, equals, size = word.partition("=")
         if not equals or not size.isdecimal() or not name.isidentifier():
             raise ConfigError(f"{option} {word}: wanted SYMBOL=SIZE, such as n=8")
-        found[name] = int(size)
-    return found
+        result[name] = int(size)
+    return result
 
 
 # --------------------------------------------------------------------------------------------------- output
 
 
-def text_json(made: ProgramAtLevel) -> dict[str, Any]:
+def text_json(printed: ProgramAtLevel) -> dict[str, Any]:
     """The text, with its subject."""
-    return {"program": made.program, "target": made.target, "level": made.level, "text": made.text}
+    return {"program": printed.program, "target": printed.target, "level": printed.level, "text": printed.text}
 
 
-def text_layout(made: ProgramAtLevel) -> Iterator[Any]:
+def text_layout(printed: ProgramAtLevel) -> Iterator[Any]:
     """The text, or where it was written."""
-    if made.out is None:
-        yield made.text.rstrip("\n")
+    if printed.out is None:
+        yield printed.text.rstrip("\n")
     else:
-        yield f"{made.out}: {made.program} at level {made.level}, {made.text.count(chr(10))} lines"
+        yield f"{printed.out}: {printed.program} at level {printed.level}, {printed.text.count(chr(10))} lines"
 
 
 def report_json(report: CompilationReport) -> dict[str, Any]:

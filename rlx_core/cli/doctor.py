@@ -23,8 +23,8 @@ __all__ = ["doctor", "findings"]
 def doctor(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Check this installation and print remedies; exits with 1 if there is a problem."""
     session = CliSession.of(ctx)
-    found = session.answer(lambda: findings(session), findings_json if as_json else None, layout)
-    if any(each.verdict == "wrong" for each in found):
+    results = session.answer(lambda: findings(session), findings_json if as_json else None, layout)
+    if any(each.verdict == "wrong" for each in results):
         raise typer.Exit(1)
 
 
@@ -45,14 +45,14 @@ def findings(session: CliSession) -> list[Finding]:
         ("cache", checks.caches),
         ("environment", lambda: checks.environment(host, may_load)),
     )
-    found: list[Finding] = []
+    rows: list[Finding] = []
     for section, check in sections:
         outcome = attempt(lambda check=check: quietly(lambda: list(check())))  # type: ignore[misc]
         if outcome.failure is not None:
             summary = f"could not be finished: {outcome.failure.summary}"
-            found.append(Finding(section, "(check)", "wrong", summary))
-        found += outcome.value or []
-    return found
+            rows.append(Finding(section, "(check)", "wrong", summary))
+        rows += outcome.value or []
+    return rows
 
 
 def usable_host(session: CliSession) -> tuple[PluginHost, Finding]:
@@ -74,31 +74,31 @@ def usable_host(session: CliSession) -> tuple[PluginHost, Finding]:
         return host, Finding("configuration", "file", "ok", str(file))
     except RlxError as error:
         facts = "; ".join(f"{fact.label}: {fact.found}" for fact in error.facts if fact.label != "file")
-        said = f"{error.message} ({facts})" if facts and len(error.facts) > 1 else error.message
-        finding = Finding("configuration", "file", "wrong", f"{file}: {said}", error.hint)
+        message = f"{error.message} ({facts})" if facts and len(error.facts) > 1 else error.message
+        finding = Finding("configuration", "file", "wrong", f"{file}: {message}", error.hint)
         return session.make_host(session.policy_without_file), finding
 
 
 # --------------------------------------------------------------------------------------------------- output
 
 
-def findings_json(found: list[Finding]) -> dict[str, Any]:
+def findings_json(reported: list[Finding]) -> dict[str, Any]:
     """Everything with stable keys."""
     rows = [
-        {"section": f.section, "name": f.name, "verdict": f.verdict, "found": f.found, "mend": f.mend} for f in found
+        {"section": f.section, "name": f.name, "verdict": f.verdict, "found": f.found, "mend": f.mend} for f in reported
     ]
-    return {"ok": all(each.verdict != "wrong" for each in found), "checks": rows}
+    return {"ok": all(each.verdict != "wrong" for each in reported), "checks": rows}
 
 
-def layout(found: list[Finding]) -> Iterator[Any]:
+def layout(reported: list[Finding]) -> Iterator[Any]:
     """One block per section with aligned columns, and at the end the remedies."""
     from rlx_core.cli.tables import facts, heading
 
-    width = max(len(each.name) for each in found)
-    for section in dict.fromkeys(each.section for each in found):
+    width = max(len(each.name) for each in reported)
+    for section in dict.fromkeys(each.section for each in reported):
         yield heading(section)
-        yield block([each for each in found if each.section == section], width)
-    wrong = [each for each in found if each.verdict == "wrong"]
+        yield block([each for each in reported if each.section == section], width)
+    wrong = [each for each in reported if each.verdict == "wrong"]
     yield ""
     if not wrong:
         yield "Nothing is wrong."
@@ -108,7 +108,7 @@ def layout(found: list[Finding]) -> Iterator[Any]:
     yield facts(dict.fromkeys((f"{each.section} {each.name}", each.mend or each.found) for each in wrong))
 
 
-def block(found: list[Finding], width: int) -> Any:
+def block(reported: list[Finding], width: int) -> Any:
     """The findings of one section: the verdict, the name, the observation and below it the remedy."""
     from rich.console import Group
     from rich.table import Table
@@ -119,7 +119,7 @@ def block(found: list[Finding], width: int) -> Any:
     table.add_column(width=7, no_wrap=True)
     table.add_column(width=min(width, 24), overflow="fold")
     table.add_column(overflow="fold")
-    for each in found:
+    for each in reported:
         lines = [cell(each.found)]
         if each.mend and each.verdict != "ok":
             lines.append(cell(f"mend: {each.mend}", "cyan"))

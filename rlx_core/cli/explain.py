@@ -26,19 +26,21 @@ def explain(
     if topic:
         session.answer(lambda: find(topic), page_json if as_json else None, page_layout)
     else:
-        session.answer(pages, (lambda found: {"topics": list(map(page_json, found))}) if as_json else None, list_layout)
+        session.answer(
+            pages, (lambda listed: {"topics": list(map(page_json, listed))}) if as_json else None, list_layout
+        )
 
 
 def pages() -> list[Page]:
     """Every class of error that is loaded, by topic."""
-    found: list[Page] = []
+    result: list[Page] = []
     waiting: list[Page] = [RlxError]
     while waiting:
         each = waiting.pop()
-        if each not in found:
-            found.append(each)
+        if each not in result:
+            result.append(each)
             waiting += each.__subclasses__()
-    return sorted(found, key=lambda page: page.page)
+    return sorted(result, key=lambda page: page.page)
 
 
 def find(topic: str) -> Page:
@@ -50,12 +52,12 @@ def find(topic: str) -> Page:
     known = {page.page: page for page in pages()}
     by_class = {page.__name__.lower(): page for page in known.values()}
     word = topic.lower()
-    found = known.get(word) or known.get(word.removesuffix("-error")) or by_class.get(word)
-    if found is None:
+    match = known.get(word) or known.get(word.removesuffix("-error")) or by_class.get(word)
+    if match is None:
         raise UnknownNameError(
             f"explain: there is no topic {topic!r}", hint=nearest(word, known) or "`rlx explain` lists them all"
         )
-    return found
+    return match
 
 
 def builtin_kinds(page: Page) -> list[str]:
@@ -85,24 +87,24 @@ def page_layout(page: Page) -> Iterator[Any]:
     """The page itself."""
     from rlx_core.cli.tables import facts, heading
 
-    found = page_json(page)
+    content = page_json(page)
     yield heading(f"{page.__name__}  ({page.page})")
     yield ""
-    yield found["text"]
+    yield content["text"]
     yield ""
     yield facts(
         [
-            ("catch as", ", ".join([page.__name__, *found["catch"]]) if page is not RlxError else "RlxError"),
-            ("a kind of", ", ".join(found["special_case_of"])),
-            ("kinds", ", ".join(found["special_cases"])),
+            ("catch as", ", ".join([page.__name__, *content["catch"]]) if page is not RlxError else "RlxError"),
+            ("a kind of", ", ".join(content["special_case_of"])),
+            ("kinds", ", ".join(content["special_cases"])),
         ]
     )
 
 
-def list_layout(found: list[Page]) -> Iterator[Any]:
+def list_layout(listed: list[Page]) -> Iterator[Any]:
     """Every topic with the first line of its page."""
     from rlx_core.cli.tables import listing
 
-    rows = [(page.page, (inspect.getdoc(page) or "").split("\n")[0]) for page in found]
+    rows = [(page.page, (inspect.getdoc(page) or "").split("\n")[0]) for page in listed]
     yield listing(("topic", "what it says"), rows)
     yield "\n`rlx explain TOPIC` has the whole page."

@@ -24,8 +24,8 @@ class Rlx(LazyGroup):
     own = {spec.name: spec for spec in COMMANDS}  # noqa: RUF012 - declared once in the base, never mutated
 
 
-def print_version(wanted: bool) -> None:
-    if wanted:
+def print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"rlx {API_VERSION} (Python {platform.python_version()})")
         raise typer.Exit
 

@@ -34,7 +34,9 @@ def new(
         names = names_for(kind, name, package, taken)
         return names, write(names, into)
 
-    session.answer(made, (lambda found: as_table(*found)) if as_json else None, lambda found: layout(*found, into))
+    session.answer(
+        made, (lambda created: as_table(*created)) if as_json else None, lambda created: layout(*created, into)
+    )
 
 
 def as_table(names: Names, files: list[Path]) -> dict[str, Any]:

@@ -45,8 +45,8 @@ class OpRow:
         if self.op is None:
             return ""
         module = self.op.__module__
-        own = module.removeprefix("rlx_core.ops.")
-        return (module.rpartition(".")[2] if own == module else own.partition(".")[0]).replace("_", " ")
+        relative = module.removeprefix("rlx_core.ops.")
+        return (module.rpartition(".")[2] if relative == module else relative.partition(".")[0]).replace("_", " ")
 
     @cached_property
     def python(self) -> list[str]:
@@ -88,10 +88,10 @@ def rows(host: PluginHost, pattern: str) -> list[OpRow]:
         UnknownNameError: There is none.
     """
     registry = host.activate_all()
-    found = sorted(name for name in registry.ops if pattern in name or fnmatchcase(name, pattern))
-    if pattern and not found:
+    names = sorted(name for name in registry.ops if pattern in name or fnmatchcase(name, pattern))
+    if pattern and not names:
         full_name(host, pattern)  # raises
-    return [row_of(registry, name) for name in found]
+    return [row_of(registry, name) for name in names]
 
 
 def exact_name(host: PluginHost, word: str) -> str | None:
@@ -110,9 +110,9 @@ def full_name(host: PluginHost, word: str) -> str:
     Raises:
         RlxError: The op does not exist; the error lists failed plugins that might have it, and similar names.
     """
-    found = exact_name(host, word)
-    if found is not None:
-        return found
+    exact = exact_name(host, word)
+    if exact is not None:
+        return exact
     try:
         host.require("ops", word)
     except UnknownNameError as error:
@@ -129,11 +129,11 @@ def required_row(host: PluginHost, name: str) -> OpRow:
         RlxError: It is not; the plugin's own cause is in the message.
     """
     host.require("ops", name)
-    found = row_of(host.activate_all(), name)
-    if found.op is None:
+    row = row_of(host.activate_all(), name)
+    if row.op is None:
         op = host.load("ops", name)
         raise PluginError(f"{name}: its plugin gives {op!r}, which is no op")
-    return found
+    return row
 
 
 def row_of(registry: Registry, name: str) -> OpRow:
@@ -146,40 +146,40 @@ def row_of(registry: Registry, name: str) -> OpRow:
     if not (isinstance(op, type) and issubclass(op, Op)):
         return OpRow(name, owner, {}, None, f"{op!r} is no op")
     added = {kind: f"by {registry.owner('rules', spec.name).plugin}" for kind, spec in registry.rules_for(name).items()}
-    own = {"decompose": op.decompose, "vjp": op.vjp, "jvp": op.jvp, "batch": op.batch, "reference": op.reference}
-    present = {rule: added.get(rule, "written") for rule in RULES if rule in added or own[rule] is not None}
+    rules = {"decompose": op.decompose, "vjp": op.vjp, "jvp": op.jvp, "batch": op.batch, "reference": op.reference}
+    present = {rule: added.get(rule, "written") for rule in RULES if rule in added or rules[rule] is not None}
     return OpRow(name, owner, {rule: present.get(rule) or derivation(rule, present) for rule in RULES}, op)
 
 
 def python_names(op: type[Op]) -> list[str]:
     """The names of an op in Python: its public function, and functions that create it among other ops."""
     spelt = [name if name.startswith("nn.") else f"rlx.{name}" for name in SPELLINGS.get(op.name, "").split()]
-    own = public_functions().get(op, [])
+    public_names = public_functions().get(op, [])
     word = op.name.partition(".")[2]
-    if op.name.startswith("rlx.") and not own and word in FUNCTIONS:
-        own = [f"rlx.{word}"]  # a function that prepares its arguments first
+    if op.name.startswith("rlx.") and not public_names and word in FUNCTIONS:
+        public_names = [f"rlx.{word}"]  # a function that prepares its arguments first
     package = sys.modules.get(op.__module__.partition(".")[0])
-    if package is not None and not own and not spelt:
+    if package is not None and not public_names and not spelt:
         names = getattr(package, "__all__", ())
-        found = ((name, getattr(package, name, None)) for name in names)
-        own = [
+        members = ((name, getattr(package, name, None)) for name in names)
+        public_names = [
             f"{package.__name__}.{name}"
-            for name, f in found
+            for name, f in members
             if (isinstance(f, OpFunction) and f.op is op) or (name == word and callable(f))
         ]
-    return list(dict.fromkeys([*own, *spelt]))
+    return list(dict.fromkeys([*public_names, *spelt]))
 
 
 @cache
 def public_functions() -> dict[type[Op], list[str]]:
     """Op → the functions of `rlx_core` that are its own."""
-    found: dict[type[Op], list[str]] = {}
+    functions: dict[type[Op], list[str]] = {}
     for name, place in FUNCTIONS.items():
         module, _, attribute = place.partition(":")
         function = getattr(importlib.import_module(module), attribute or name)
         if isinstance(function, OpFunction):
-            found.setdefault(function.op, []).append(f"rlx.{name}")
-    return found
+            functions.setdefault(function.op, []).append(f"rlx.{name}")
+    return functions
 
 
 def derivation(rule: str, present: Mapping[str, str]) -> str:

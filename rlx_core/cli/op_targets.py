@@ -90,20 +90,20 @@ def grid(session: CliSession, pattern: str) -> Grid:
     Raises:
         UnknownNameError: There is no such op.
     """
-    found = rows(session.host, pattern)
+    op_rows = rows(session.host, pattern)
     registry = session.host.activate_all()
     names = sorted({*registry.backends, *(name for kind, name in registry.refused if kind == "backends")})
     targets: dict[str, str] = {}
-    cells: dict[str, dict[str, Cell]] = {row.name: {} for row in found}
+    cells: dict[str, dict[str, Cell]] = {row.name: {} for row in op_rows}
     for name in names:
         try:
             targets[name], dispatcher = chooser(session, name)
         except RlxError as error:
             targets[name] = "; ".join([error.message, *(str(fact.found) for fact in error.facts)])
-            for row in found:
+            for row in op_rows:
                 cells[row.name][name] = Cell("absent", reason=targets[name])
             continue
-        for row in found:
+        for row in op_rows:
             cells[row.name][name] = cell_of(row, dispatcher)
     return Grid(targets, cells)
 
@@ -136,11 +136,11 @@ def cell_of(row: OpRow, dispatcher: Dispatcher) -> Cell:
     op, samples = row.op, working_samples(row.op)
     if not samples:
         return Cell("absent", reason="passes make it, and it has no sample to ask with")
-    asked = {kind: [each for each in samples if kind_of(each) == kind] for kind in KINDS}
-    cells = {kind: first_that_runs(op, of_kind, dispatcher) for kind, of_kind in asked.items() if of_kind}
+    by_kind = {kind: [each for each in samples if kind_of(each) == kind] for kind in KINDS}
+    cells = {kind: first_that_runs(op, of_kind, dispatcher) for kind, of_kind in by_kind.items() if of_kind}
     refused = {kind: cell.reason for kind, cell in cells.items() if cell.how == "absent"}
-    found = next((cell for kind, cell in cells.items() if kind not in refused), None)
-    return next(iter(cells.values())) if found is None else evolve(found, refused=refused)
+    usable = next((cell for kind, cell in cells.items() if kind not in refused), None)
+    return next(iter(cells.values())) if usable is None else evolve(usable, refused=refused)
 
 
 def first_that_runs(op: type[Op], samples: Sequence[Sample], dispatcher: Dispatcher) -> Cell:
@@ -148,10 +148,10 @@ def first_that_runs(op: type[Op], samples: Sequence[Sample], dispatcher: Dispatc
     refused = ""
     narrow = (Sample(*narrowed(each.types), **each.attributes) for each in samples)
     for sample in (*samples, *narrow):
-        found = asked_with(op, sample, dispatcher)
-        if found.how != "absent":
-            return evolve(found, reason=found.reason or (refused and f"not all: {refused}"))
-        refused = refused or found.reason
+        cell = asked_with(op, sample, dispatcher)
+        if cell.how != "absent":
+            return evolve(cell, reason=cell.reason or (refused and f"not all: {refused}"))
+        refused = refused or cell.reason
     return Cell("absent", reason=refused)
 
 
@@ -204,23 +204,23 @@ def reason_of(choice: KernelChoice) -> str:
     if not missing:
         return choice.answer.reason or "it has no kernel"
     refused = [each.reason for each in missing[0].refusals]
-    said = (refused or [missing[0].reason or "no kernel"])[0]
-    return said if missing[0].op == choice.op else f"{missing[0].op}: {said}"
+    reason = (refused or [missing[0].reason or "no kernel"])[0]
+    return reason if missing[0].op == choice.op else f"{missing[0].op}: {reason}"
 
 
 # --------------------------------------------------------------------------------------------------- output
 
 
-def grid_json(found: Grid) -> dict[str, Any]:
+def grid_json(table: Grid) -> dict[str, Any]:
     """The same with stable keys."""
     return {
-        "targets": dict(found.targets),
+        "targets": dict(table.targets),
         "ops": {
             op: {
                 name: {"how": c.how, "kernel": c.kernel, "reason": c.reason, "refused": dict(c.refused)}
                 for name, c in cells.items()
             }
-            for op, cells in found.cells.items()
+            for op, cells in table.cells.items()
         },
     }
 
@@ -229,25 +229,26 @@ def letter(cell: Cell) -> str:
     return "–" if cell.how == "absent" else cell.how[0].upper() + (PARTLY if cell.refused else "")
 
 
-def grid_layout(found: Grid) -> Iterator[Any]:
+def grid_layout(table: Grid) -> Iterator[Any]:
     """One letter per cell, their legend, and the reasons of empty cells."""
     from rlx_core.cli.tables import cell, counted, listing
 
-    lines = [(op, *(letter(each) for each in cells.values())) for op, cells in found.cells.items()]
-    yield listing(("op", *found.targets), lines, whole=1)
+    lines = [(op, *(letter(each) for each in cells.values())) for op, cells in table.cells.items()]
+    yield listing(("op", *table.targets), lines, unwrapped_columns=1)
     yield ""
-    yield f"{counted({'ops': len(found.cells)})}."
+    yield f"{counted({'ops': len(table.cells)})}."
     for how, meaning in HOW.items():
         yield f"  {letter(Cell(how))}  {how}: {meaning}"
     yield f"  {PARTLY}  not for numbers of each kind that the op takes"
-    absent = [(name, asked) for name, asked in found.targets.items() if asked != name]
-    for name, said in absent:
-        yield f"{name} is not here: {'asked as ' + said if said.endswith(f':{ABSENT}') else said}"
-    there = {name for name, asked in found.targets.items() if asked in (name, f"{name}:{ABSENT}")}
+    absent = [(name, requested) for name, requested in table.targets.items() if requested != name]
+    for name, requested_target in absent:
+        reason = f"asked as {requested_target}" if requested_target.endswith(f":{ABSENT}") else requested_target
+        yield f"{name} is not here: {reason}"
+    present = {name for name, requested in table.targets.items() if requested in (name, f"{name}:{ABSENT}")}
     missing: dict[tuple[str, str], list[str]] = {}
-    for op, cells in found.cells.items():
+    for op, cells in table.cells.items():
         reasons: dict[tuple[str, str], list[str]] = {}
-        for name in there & cells.keys():
+        for name in present & cells.keys():
             each = cells[name]
             for kind, reason in ({"": each.reason} if each.how == "absent" else each.refused).items():
                 reasons.setdefault((kind, reason), []).append(name)

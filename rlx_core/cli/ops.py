@@ -62,9 +62,9 @@ def op_json(row: OpRow) -> dict[str, Any]:
     }
 
 
-def list_json(found: list[OpRow]) -> dict[str, Any]:
+def list_json(op_rows: list[OpRow]) -> dict[str, Any]:
     """The listing."""
-    return {"ops": [op_json(row) for row in found]}
+    return {"ops": [op_json(row) for row in op_rows]}
 
 
 def page_json(row: OpRow) -> dict[str, Any]:
@@ -97,22 +97,22 @@ def letters(row: OpRow) -> str:
     )
 
 
-def list_layout(found: list[OpRow]) -> Iterator[Any]:
+def list_layout(op_rows: list[OpRow]) -> Iterator[Any]:
     """One table per family. Two lines per op: the call and its name in Python, then its description."""
     from rlx_core.cli.tables import cell, counted, entry, listing
 
     def family(row: OpRow) -> tuple[str, str]:
         return row.owner.plugin, row.family
 
-    for (plugin, name), members in groupby(sorted(found, key=family), key=family):
+    for (plugin, name), members in groupby(sorted(op_rows, key=family), key=family):
         lines = []
         for row in members:
             about = cell(row.summary, "red" if row.op is None else "")
             lines.append((entry(row.signature, about), ", ".join(row.python) or "–", letters(row)))
         title = f"{name or 'cannot be imported'} · {plugin}"
-        yield listing(("op(operands; attributes)", "in Python", "rules"), lines, title=title, whole=0)
+        yield listing(("op(operands; attributes)", "in Python", "rules"), lines, title=title, unwrapped_columns=0)
         yield ""
-    yield f"{counted({'ops': len(found)})}. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital"
+    yield f"{counted({'ops': len(op_rows)})}. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital"
     yield "is written, a small letter derived, + contributed by another plugin, · missing."
     yield "An op without a name in Python is what others decompose into, or what passes"
     yield "put in their place."

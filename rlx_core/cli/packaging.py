@@ -63,14 +63,14 @@ def found(session: CliSession, file: Path) -> ShownPackage:
     Raises:
         FileError, FormatError: The file cannot be read, is not a package, or is damaged.
     """
-    at = path_of("package", file)
-    with reading("package", at):
-        container = import_file(at, session.host)
+    path = path_of("package", file)
+    with reading("package", path):
+        container = import_file(path, session.host)
     container.blobs.expect_whole()
     manifest = Manifest.from_json(container.manifest)
     program = 0 if manifest.program is None else container.blobs.nbytes(manifest.program)
     known = is_known(container.identity)
-    return ShownPackage(at, manifest, container.whole.size, program, container.sha256, container.reason, known)
+    return ShownPackage(path, manifest, container.contents.size, program, container.sha256, container.reason, known)
 
 
 def package_json(shown: ShownPackage) -> dict[str, Any]:

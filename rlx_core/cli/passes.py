@@ -59,12 +59,12 @@ class PassRow:
         names: dict[str, list[str]] = {"requires": [], "ensures": [], "invalidates": []}
         before, after = set(self.spec.before), set(self.spec.after)
         if self.record is not None:
-            for relation, found in (
+            for relation, others in (
                 ("requires", self.record.requires),
                 ("ensures", self.record.ensures),
                 ("invalidates", self.record.invalidates),
             ):
-                names[relation] = sorted(each.name for each in found)
+                names[relation] = sorted(each.name for each in others)
             before |= set(self.record.before)
             after |= set(self.record.after)
         return {**names, "before": sorted(before), "after": sorted(after)}
@@ -95,10 +95,10 @@ def rows(host: PluginHost, pattern: str = "") -> list[PassRow]:
     """
     registry = host.activate_all()
     named = [(kind, name) for kind in ("passes", "rulesets") for name in registry.table(kind)]
-    found = [(kind, name) for kind, name in named if pattern in name or fnmatchcase(name, pattern)]
-    if pattern and not found:
+    matches = [(kind, name) for kind, name in named if pattern in name or fnmatchcase(name, pattern)]
+    if pattern and not matches:
         registry.require("passes", pattern)
-    return [row_of(registry, kind, name) for kind, name in found]
+    return [row_of(registry, kind, name) for kind, name in matches]
 
 
 def row_of(registry: Registry, kind: str, name: str) -> PassRow:
@@ -131,23 +131,25 @@ def pass_json(row: PassRow) -> dict[str, Any]:
     }
 
 
-def list_json(found: list[PassRow]) -> dict[str, Any]:
+def list_json(pass_rows: list[PassRow]) -> dict[str, Any]:
     """The listing."""
-    return {"passes": [pass_json(row) for row in found]}
+    return {"passes": [pass_json(row) for row in pass_rows]}
 
 
-def layout(found: list[PassRow]) -> Iterator[Any]:
+def layout(pass_rows: list[PassRow]) -> Iterator[Any]:
     """One block per pass: its name, description, options and relations."""
     from rlx_core.cli.tables import cell, counted, entry, facts, listing
 
     lines = []
-    for row in found:
+    for row in pass_rows:
         about = cell(row.summary, "red" if row.record is None else "")
-        told = [(label, content) for label, content in details(row) if content]
-        below = [about, facts(told, indent=0)] if told else [about]  # an empty table would be as wide as the terminal
+        entries = [(label, content) for label, content in details(row) if content]
+        below = (
+            [about, facts(entries, indent=0)] if entries else [about]
+        )  # an empty table would be as wide as the terminal
         lines.append((entry(row.spec.name, *below), row.stage, row.owner.plugin))
-    yield listing(("pass", "stage", "plugin"), lines, whole=0)
-    yield f"\n{counted({'passes': len(found)})}."
+    yield listing(("pass", "stage", "plugin"), lines, unwrapped_columns=0)
+    yield f"\n{counted({'passes': len(pass_rows)})}."
 
 
 def details(row: PassRow) -> Iterator[tuple[str, str]]:

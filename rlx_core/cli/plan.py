@@ -59,9 +59,9 @@ def configuration_of(
     options: Mapping[str, Any] | None = None,
 ) -> Configuration:
     """The session's configuration, with overrides from the command line."""
-    given = (("target", target), ("use", pipeline), ("options", options))
-    said = {key: value for key, value in given if value is not None}
-    sources = read_sources(session.config_path, said)
+    arguments = (("target", target), ("use", pipeline), ("options", options))
+    overrides = {key: value for key, value in arguments if value is not None}
+    sources = read_sources(session.config_path, overrides)
     options = activate_options(session.host, sources.option_names()).options
     return sources.configuration(os.environ, options)
 
@@ -73,26 +73,26 @@ def target_of(session: CliSession, configuration: Configuration) -> tuple[Target
     return with_contributed_kernels(backend.target_for(configuration.options), registry, name), registry
 
 
-def said_by(found: CompilationPlan) -> dict[str, str]:
+def said_by(compilation: CompilationPlan) -> dict[str, str]:
     """Key → its origin, for every setting that is not a default."""
-    origins = found.configuration.origins
+    origins = compilation.configuration.origins
     leaves = [key for key in origins if not any(other.startswith(f"{key}.") for other in origins)]
     return {key: "the command line" if origins[key] == BY_US else origins[key] for key in sorted(leaves)}
 
 
-def plan_json(found: CompilationPlan) -> dict[str, Any]:
+def plan_json(compilation: CompilationPlan) -> dict[str, Any]:
     """The plan's own JSON, with the place where each pass and each setting was written."""
-    content: dict[str, Any] = json.loads(found.to_json())
-    return {**content, "written": [p.origin for p in found.passes], "said": said_by(found)}
+    content: dict[str, Any] = json.loads(compilation.to_json())
+    return {**content, "written": [p.origin for p in compilation.passes], "said": said_by(compilation)}
 
 
-def layout(found: CompilationPlan) -> Iterator[Any]:
+def layout(compilation: CompilationPlan) -> Iterator[Any]:
     """The text of the plan, then the settings that are not defaults."""
     from rlx_core.cli.tables import facts, heading
 
-    yield str(found)
-    said = said_by(found)
-    if said:
+    yield str(compilation)
+    origins = said_by(compilation)
+    if origins:
         yield ""
         yield heading("settings that are not defaults")
-        yield facts(said.items())
+        yield facts(origins.items())

@@ -44,8 +44,8 @@ def survey(session: CliSession, load: bool) -> Survey:
     from rlx_core.cli.checking.contributions import contribution_faults  # imports everything there is
 
     faults = contribution_faults(session.host)
-    told = tuple(evolve(row, faults=tuple(faults_of(row, faults))) for row in rows)
-    return Survey(told, session.host.notes, session.host.index_faults)
+    completed = tuple(evolve(row, faults=tuple(faults_of(row, faults))) for row in rows)
+    return Survey(completed, session.host.notes, session.host.index_faults)
 
 
 def faults_of(row: PluginStatus, faults: Iterable[ContributionFault]) -> Iterator[ContributionFault]:
@@ -53,12 +53,12 @@ def faults_of(row: PluginStatus, faults: Iterable[ContributionFault]) -> Iterato
     return (each for each in faults if (each.owner.plugin, each.owner.distribution) == (row.name, row.distribution))
 
 
-def survey_json(found: Survey) -> dict[str, Any]:
+def survey_json(result: Survey) -> dict[str, Any]:
     """The listing with stable keys."""
     return {
-        "plugins": [status_json(row) for row in found.rows],
-        "notes": list(found.notes),
-        "unreadable": list(found.index_faults),
+        "plugins": [status_json(row) for row in result.rows],
+        "notes": list(result.notes),
+        "unreadable": list(result.index_faults),
     }
 
 
@@ -93,23 +93,23 @@ def fault_json(fault: ContributionFault) -> dict[str, Any]:
     }
 
 
-def layout(found: Survey) -> Iterator[Any]:
+def layout(result: Survey) -> Iterator[Any]:
     """A line for each, then those about which there is more to say."""
     from rlx_core.cli.tables import counted, facts, heading, listing  # rich is not needed for JSON
 
     rows = [
         (row.name, row.label, f"{row.distribution} {row.version}", provided(row, counted(row.counts)))
-        for row in found.rows
+        for row in result.rows
     ]
-    yield listing(("plugin", "state", "distribution", "provides"), rows, whole=2)
-    for row in found.rows:
+    yield listing(("plugin", "state", "distribution", "provides"), rows, unwrapped_columns=2)
+    for row in result.rows:
         if row.reason or row.mend or row.faults:
             yield ""
             yield heading(f"{row.name} ({row.label})")
             yield facts(remarks(row))
-    for note in found.notes:
+    for note in result.notes:
         yield f"note: {note}"
-    for fault in found.index_faults:
+    for fault in result.index_faults:
         yield f"wrong: a distribution's plugins cannot be read: {fault}"
 
 

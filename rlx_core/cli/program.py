@@ -84,11 +84,11 @@ def from_function(place: str, name: str, types: Sequence[str]) -> Graph:
         RlxError: The function cannot be traced on them.
     """
     module = imported(place)
-    found = vars(module).get(name)
-    if not callable(found):
+    member = vars(module).get(name)
+    if not callable(member):
         functions = [n for n, v in vars(module).items() if callable(v)]
         raise UnknownNameError(f"compile: {place} has no function {name}", hint=nearest(name, functions))
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = member
     arguments = [spec(each) for each in types]
     try:
         bind_arguments(function, arguments, {})
@@ -131,11 +131,11 @@ def imported(place: str) -> Any:
 
 def from_source(path: Path) -> ModuleType:
     """The module in a file, whatever else is called like it."""
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    assert found is not None, "a file that ends with .py is a module"
-    assert found.loader is not None, "and such a module has a loader"
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None, "a file that ends with .py is a module"
+    assert spec.loader is not None, "and such a module has a loader"
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -150,10 +150,10 @@ def from_file(host: PluginHost, file: Path) -> Module:
     if data.startswith(MAGIC):
         return module_of(load(data, ops))
     if file.suffix not in ("", ".txt"):
-        found = load_file(file, host=host)
-        if not isinstance(found, Module | Graph):
-            raise FormatError(f"compile: {file} holds a {type(found).__name__}, which is no program")
-        return module_of(found)
+        loaded = load_file(file, host=host)
+        if not isinstance(loaded, Module | Graph):
+            raise FormatError(f"compile: {file} holds a {type(loaded).__name__}, which is no program")
+        return module_of(loaded)
     try:
         words = data.decode()
     except UnicodeDecodeError:

@@ -88,11 +88,11 @@ class Names:
     @property
     def values(self) -> dict[str, str]:
         """The variables of the templates."""
-        own = self.name.partition(".")[2]
-        op, pass_ = (own if self.kind == kind else EXAMPLES[kind] for kind in ("op", "pass"))
+        local_name = self.name.partition(".")[2]
+        op, pass_ = (local_name if self.kind == kind else EXAMPLES[kind] for kind in ("op", "pass"))
         kind = KINDS[self.kind]
         major, minor = map(int, API_VERSION.split(".")[:2])
-        found = {
+        fields = {
             "name": self.name,
             "domain": self.domain,
             "target": self.domain,
@@ -109,7 +109,7 @@ class Names:
             "PassClass": camel(pass_),
             "kinds": ", ".join(f'"{each}"' for each in kind.provides),
         }
-        return found | {part: Template(getattr(kind, part)).substitute(found) for part in ("summary", "laws")}
+        return fields | {part: Template(getattr(kind, part)).substitute(fields) for part in ("summary", "laws")}
 
 
 def camel(name: str) -> str:
@@ -140,9 +140,9 @@ def names_for(kind: str, name: str, distribution: str | None, taken: Mapping[str
             Fact("has it", taken[domain]),
             hint="names begin with a word of your own, such as your project's or your company's",
         )
-    found = Names(kind, name, domain, f"{domain}-rlx" if distribution is None else distribution)
-    check_package(found)
-    return found
+    names = Names(kind, name, domain, f"{domain}-rlx" if distribution is None else distribution)
+    check_package(names)
+    return names
 
 
 def check_form(kind: str, name: str) -> None:
@@ -173,8 +173,8 @@ def check_package(names: Names) -> None:
             f"{where}: {names.distribution!r} is no name of a package",
             hint="lower-case letters, digits, and - between them; --package=NAME says another",
         )
-    there = {normalized(each.name) for each in metadata.distributions() if each.name}
-    if normalized(names.distribution) in there:
+    installed = {normalized(each.name) for each in metadata.distributions() if each.name}
+    if normalized(names.distribution) in installed:
         raise ConfigError(
             f"{where}: a package {names.distribution} is installed already", hint="--package=NAME says another name"
         )
@@ -191,15 +191,15 @@ def rendered(names: Names) -> dict[str, str]:
         ConfigError: A class or a function would be called like something that its module imports, or like a word of Python.
     """
     values = names.values
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for folder in KINDS[names.kind].folders:
         for path, text in templates(resources.files(__package__) / "templates" / folder):
             file = path.replace("PACKAGE", names.package).replace("gitignore", ".gitignore")
-            found[file] = Template(text).substitute(values)
-    for path, text in found.items():
+            files[file] = Template(text).substitute(values)
+    for path, text in files.items():
         if path.endswith(".py"):
             check_module(names, path, text)
-    return found
+    return files
 
 
 def templates(folder: Traversable, inside: str = "") -> Iterator[tuple[str, str]]:
@@ -233,15 +233,15 @@ def check_module(names: Names, path: str, text: str) -> None:
 
 def bound(module: ast.Module, package: str) -> set[str]:
     """The names that a module imports from outside its package, and those of its parameters and local variables."""
-    found: set[str] = set()
+    names: set[str] = set()
     for each in ast.walk(module):
         if isinstance(each, ast.Import) or (isinstance(each, ast.ImportFrom) and not own(each, package)):
-            found |= {alias.asname or alias.name for alias in each.names}
+            names |= {alias.asname or alias.name for alias in each.names}
         elif isinstance(each, ast.FunctionDef | ast.Lambda):
             inside = list(ast.walk(each))
-            found |= {part.arg for part in inside if isinstance(part, ast.arg)}
-            found |= {part.id for part in inside if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-    return found
+            names |= {part.arg for part in inside if isinstance(part, ast.arg)}
+            names |= {part.id for part in inside if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return names
 
 
 def own(each: ast.ImportFrom, package: str) -> bool:

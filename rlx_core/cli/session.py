@@ -75,13 +75,13 @@ class CliSession:
         """The session of a context, created from the options of the outermost one at first use."""
         if KEY not in ctx.meta:
             root = ctx.find_root()
-            said = root.params
+            params = root.params
             ctx.meta[KEY] = cls(
-                tuple(said.get("plugin") or ()),
-                tuple(said.get("block") or ()),
-                tuple(said.get("allow") or ()),
-                said.get("config"),
-                bool(said.get("no_color")),
+                tuple(params.get("plugin") or ()),
+                tuple(params.get("block") or ()),
+                tuple(params.get("allow") or ()),
+                params.get("config"),
+                bool(params.get("no_color")),
                 # Typer itself puts a dictionary there by default.
                 root.obj if callable(root.obj) else installed,
             )
@@ -136,12 +136,12 @@ class CliSession:
             ConfigError: The configuration cannot be read.
             PluginError: `--plugin` names none that there is.
         """
-        made = self.make_host(self.policy)
+        plugin_host = self.make_host(self.policy)
         words = {absolute(word) for word in self.enable}
-        for entry in made.entries:
+        for entry in plugin_host.entries:
             if entry.fault is not None and (entry.name in words or entry.module in words):
-                raise PluginError(f"--plugin: {entry.fault}", hint=nearest(entry.name, known_names(made)))
-        return made
+                raise PluginError(f"--plugin: {entry.fault}", hint=nearest(entry.name, known_names(plugin_host)))
+        return plugin_host
 
     # ----------------------------------------------------------------------------------------- printing
 
@@ -159,13 +159,13 @@ class CliSession:
         layout: Callable[[T], Iterable[Any]],
     ) -> T:
         """Gather, then print: as JSON if `as_json` is given, otherwise what `layout` yields, one after the other."""
-        found = quietly(gather)
+        result = quietly(gather)
         if as_json is not None:
-            typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))
-            return found
-        for part in layout(found):
+            typer.echo(json.dumps(as_json(result), indent=2, ensure_ascii=False))
+            return result
+        for part in layout(result):
             self.print(part)
-        return found
+        return result
 
     def print(self, part: Any) -> None:
         """Print one table, in a file without the blanks that fill a terminal's lines; or text, exactly as it is."""

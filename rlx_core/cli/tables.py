@@ -39,8 +39,8 @@ STYLES: Final[Mapping[str, str]] = {
 
 def cell(words: object, style: str = "") -> Text:
     """A cell with exactly these words; a state has its own colour."""
-    found = str(words)
-    return Text(found, style or STYLES.get(found, ""), overflow="fold")
+    text = str(words)
+    return Text(text, style or STYLES.get(text, ""), overflow="fold")
 
 
 def heading(words: str) -> Text:
@@ -48,14 +48,16 @@ def heading(words: str) -> Text:
     return Text(words, "bold", overflow="fold")
 
 
-def listing(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", whole: int = 1) -> Table:
+def listing(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", unwrapped_columns: int = 1
+) -> Table:
     """A table of records.
 
     Args:
         columns: The headings; one that ends with `>` is of numbers, and right-aligned.
         rows: The cells of each; a `Text` is taken as it is.
         title: A line above it.
-        whole: How many columns from the left are never folded, because they are names.
+        unwrapped_columns: How many columns from the left are never folded, because they are names.
     """
     table = Table(
         title=title or None,
@@ -68,7 +70,7 @@ def listing(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: 
     )
     for index, name in enumerate(columns):
         justify = "right" if name.endswith(">") else "left"
-        table.add_column(name.removesuffix(">"), justify=justify, no_wrap=index < whole, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(name.removesuffix(">"), justify=justify, no_wrap=index < unwrapped_columns, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(each if isinstance(each, Text | Group) else cell(each) for each in row))
     return table
@@ -117,7 +119,7 @@ def report_tables(report: CompilationReport, *, is_complete: bool = False) -> It
         ]
         yield below(
             listing(("pass", "did", "nodes>", "time>"), rows),
-            *([cell(rest, "dim")] if (rest := idle(report, shown)) else []),
+            *([cell(idle_text, "dim")] if (idle_text := idle(report, shown)) else []),
         )
     if report.tiers is not None and report.tiers.fallbacks:
         lower = [(f.op, f.tier, len(f.steps), f.reason) for f in report.tiers.fallbacks]

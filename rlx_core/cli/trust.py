@@ -51,13 +51,15 @@ def changed(host: PluginHost, file: Path | None, remove: str | None) -> Sequence
         return trusted_packages()
     from rlx_core.files.packages.opening import import_file  # the list alone needs no compiler
 
-    at = path_of("trust", file)
-    with reading("trust", at):
-        container = import_file(at, host)
+    path = path_of("trust", file)
+    with reading("trust", path):
+        container = import_file(path, host)
     container.blobs.expect_whole()
     if container.reason is not None:
-        raise FileError(f"trust: {at} {container.reason}", hint=f"chmod go-w {at}, after a look at who has written it")
-    added = TrustedPackage(container.identity, container.sha256, os.path.abspath(at), "rlx trust")
+        raise FileError(
+            f"trust: {path} {container.reason}", hint=f"chmod go-w {path}, after a look at who has written it"
+        )
+    added = TrustedPackage(container.identity, container.sha256, os.path.abspath(path), "rlx trust")
     remember(added)
     return [added]
 

@@ -166,11 +166,11 @@ def account(host: PluginHost, kind: str, name: str) -> Account:
 def located(registry: Registry, kind: str, name: str) -> tuple[str | None, str | None]:
     """Why the thing itself cannot be imported, or where it is written."""
     try:
-        found = registry.load(kind, name, expectation(kind, registry.require(kind, name), registry))
+        loaded = registry.load(kind, name, expectation(kind, registry.require(kind, name), registry))
     except RlxError as error:
         return fault_of(registry.claims[kind, name], error).reason, None
     try:
-        return None, f"{inspect.getsourcefile(found)}:{inspect.getsourcelines(found)[1]}"
+        return None, f"{inspect.getsourcefile(loaded)}:{inspect.getsourcelines(loaded)[1]}"
     except (OSError, TypeError):  # made by a factory: a row of a table, or a set of rules, is no block of source
         return None, None
 
@@ -192,68 +192,70 @@ def pass_name(registry: Registry, word: str) -> tuple[str, str]:
 def places(registry: Registry, name: str) -> Iterator[str]:
     """Where contributed pipelines list a pass, as `pipeline: stage[place]`."""
     for pipeline, spec in registry.pipelines.items():
-        found = [
+        positions = [
             f"{stage}[{place}]"
             for stage, entries in spec.config.items()
             if isinstance(entries, list | tuple)
             for place, entry in enumerate(entries)
             if name in (listed := entry if isinstance(entry, str) else next(iter(entry), ""), f"rlx.{listed}")
         ]
-        if found:
-            yield f"{pipeline}: {', '.join(found)}"
+        if positions:
+            yield f"{pipeline}: {', '.join(positions)}"
 
 
 # --------------------------------------------------------------------------------------------------- output
 
 
-def provenance_json(found: Provenance | None) -> dict[str, Any] | None:
+def provenance_json(provenance: Provenance | None) -> dict[str, Any] | None:
     """One owner with stable keys."""
-    if found is None:
+    if provenance is None:
         return None
     return {
-        "plugin": found.plugin,
-        "distribution": found.distribution,
-        "version": found.version,
-        "file": found.file,
-        "line": found.line,
+        "plugin": provenance.plugin,
+        "distribution": provenance.distribution,
+        "version": provenance.version,
+        "file": provenance.file,
+        "line": provenance.line,
     }
 
 
-def account_json(found: Account) -> dict[str, Any]:
+def account_json(account: Account) -> dict[str, Any]:
     """The account with stable keys."""
     return {
-        "kind": found.kind,
-        "name": found.name,
-        "usable": found.refusal is None and found.fault is None,
-        "owner": provenance_json(found.owner),
-        "address": found.address,
-        "source": found.source,
-        "fault": found.fault,
-        "refused": found.refusal,
-        "hint": found.hint,
-        "claimed_by": [provenance_json(each) for each in found.rivals],
-        "overrides": [{**(provenance_json(loser) or {}), "said_in": said} for loser, said in found.overrides],
-        "rules": {rule: {**(provenance_json(owner) or {}), "fault": fault} for rule, owner, fault in found.rules},
-        "used_in": list(found.used_in),
+        "kind": account.kind,
+        "name": account.name,
+        "usable": account.refusal is None and account.fault is None,
+        "owner": provenance_json(account.owner),
+        "address": account.address,
+        "source": account.source,
+        "fault": account.fault,
+        "refused": account.refusal,
+        "hint": account.hint,
+        "claimed_by": [provenance_json(each) for each in account.rivals],
+        "overrides": [
+            {**(provenance_json(loser) or {}), "said_in": declaration} for loser, declaration in account.overrides
+        ],
+        "rules": {rule: {**(provenance_json(owner) or {}), "fault": fault} for rule, owner, fault in account.rules},
+        "used_in": list(account.used_in),
     }
 
 
-def layout(found: Account) -> Iterator[Any]:
+def layout(account: Account) -> Iterator[Any]:
     """The account as labelled lines."""
     from rlx_core.cli.tables import facts, heading
 
-    yield heading(found.refusal or found.name)
+    yield heading(account.refusal or account.name)
     rows: list[tuple[str, object]] = []
-    if found.owner is not None:
-        rows += [("plugin", f"{found.owner.plugin} ({found.owner.distribution} {found.owner.version})")]
-        rows += [("registered", declared(found.owner)), ("imports", found.address)]
-        rows += [("source", found.source), ("fault", found.fault)]
-    rows += [("claimed by", f"{each.plugin} ({each})") for each in found.rivals]
-    rows += [("taken from", f"{loser.plugin} ({loser}) by {said}") for loser, said in found.overrides]
-    for rule, owner, fault in found.rules:
+    if account.owner is not None:
+        rows += [("plugin", f"{account.owner.plugin} ({account.owner.distribution} {account.owner.version})")]
+        rows += [("registered", declared(account.owner)), ("imports", account.address)]
+        rows += [("source", account.source), ("fault", account.fault)]
+    rows += [("claimed by", f"{each.plugin} ({each})") for each in account.rivals]
+    rows += [("taken from", f"{loser.plugin} ({loser}) by {declaration}") for loser, declaration in account.overrides]
+    for rule, owner, fault in account.rules:
         rows.append((f"{rule} rule", f"{owner.plugin} ({owner})" + (f", left out: {fault}" if fault else "")))
-    rows += [("used in", place) for place in found.used_in]
-    rows += [("mend", found.hint)]
+    rows += [("used in", place) for place in account.used_in]
+    rows += [("mend", account.hint)]
     yield facts(rows)
 
 

@@ -40,7 +40,7 @@ class KernelChoice:
 
     Args:
         call: The op with its attributes, on its operand types.
-        later: Kernels of the op that come after the chosen one.
+        less_preferred: Kernels of the op that come after the chosen one.
         becomes: If no kernel takes it, the nodes that replace it, each with its selection.
         tier: The tier of the kernel, on a target with tiers.
         below: The reason if it is not the best tier.
@@ -54,7 +54,7 @@ class KernelChoice:
     call: str
     answer: Answer
     kernel: Kernel | None
-    later: tuple[Kernel, ...]
+    less_preferred: tuple[Kernel, ...]
     becomes: tuple[Dispatch, ...]
     tier: str | None
     below: str | None
@@ -95,11 +95,11 @@ def choose(session: CliSession, word: str, target: str | None, types: str | None
     operands = listed_types(types) if types is not None else list(sample.types) if sample else None
     if operands is None:
         raise ConfigError(f"{name}: it has no sample to take types from", hint='say them: --types "f32[4, 8], f32[8]"')
-    found = decided(dispatcher, op, attributes, operands)
+    choice = decided(dispatcher, op, attributes, operands)
     left_out = tuple(
         str(fault) for (kind, _), fault in registry.left_out.items() if kind in ("kernels", "legalizations")
     )
-    return evolve(found, is_sample=types is None or (not attrs and bool(attributes)), left_out=left_out)
+    return evolve(choice, is_sample=types is None or (not attrs and bool(attributes)), left_out=left_out)
 
 
 def asked(configuration: Configuration, device: Target, registry: Registry) -> Dispatcher:
@@ -120,7 +120,7 @@ def decided(
     answer = dispatcher.answer(node)
     candidates = device.kernels.candidates(op)
     chosen = dispatcher.kernel_for(node)
-    later = candidates[candidates.index(chosen) + 1 :] if chosen in candidates else []
+    subsequent = candidates[candidates.index(chosen) + 1 :] if chosen in candidates else []
     becomes: tuple[Dispatch, ...] = ()
     if not answer.is_final:
         result, report, _ = rewrite(graph, dispatcher)
@@ -137,7 +137,7 @@ def decided(
         call,
         answer,
         chosen,
-        tuple(later),
+        tuple(subsequent),
         becomes,
         tier,
         below,
@@ -176,7 +176,7 @@ def given_attributes(op: type[Op], words: Sequence[str]) -> dict[str, Any]:
     import attrs
 
     known = [each.name for each in attrs.fields(op)]
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or name not in known:
@@ -186,10 +186,10 @@ def given_attributes(op: type[Op], words: Sequence[str]) -> dict[str, Any]:
                 hint=f"--attr {name}=VALUE" if name in known else nearest(name, known),
             )
         try:
-            found[name] = ast.literal_eval(text)
+            attributes[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            found[name] = text  # a word such as `causal`
-    return found
+            attributes[name] = text  # a word such as `causal`
+    return attributes
 
 
 def program(
@@ -205,12 +205,12 @@ def program(
     operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
     with building(builder):
         try:
-            made = op(**attributes)
+            instance = op(**attributes)
         except TypeError as error:
             if isinstance(error, RlxError):
                 raise
             raise ConfigError(f"{op.name}: {error}", hint="give attributes with --attr NAME=VALUE") from None
-        results = made(*operands)
+        results = instance(*operands)
     graph = builder.finish(results if isinstance(results, tuple) else [results])
     node = next(each for each in reversed(graph.nodes) if type(each.op) is op)
     return graph, node
@@ -219,59 +219,59 @@ def program(
 # --------------------------------------------------------------------------------------------------- output
 
 
-def choice_json(found: KernelChoice) -> dict[str, Any]:
+def choice_json(choice: KernelChoice) -> dict[str, Any]:
     """The choice with stable keys."""
     return {
-        "op": found.op,
-        "target": found.target,
-        "call": found.call,
-        "from_sample": found.is_sample,
-        "answer": found.answer.means,
-        "reason": found.answer.reason,
-        "kernel": found.kernel.name if found.kernel else None,
-        "plugin": found.kernel.plugin if found.kernel else None,
-        "tier": found.tier,
-        "not_better_because": found.below,
-        "rejected": [{"kernel": each.kernel, "reason": each.reason} for each in found.answer.refusals],
-        "less_preferred": [each.name for each in found.later],
-        "can_run": found.can_run,
-        "left_out": list(found.left_out),
+        "op": choice.op,
+        "target": choice.target,
+        "call": choice.call,
+        "from_sample": choice.is_sample,
+        "answer": choice.answer.means,
+        "reason": choice.answer.reason,
+        "kernel": choice.kernel.name if choice.kernel else None,
+        "plugin": choice.kernel.plugin if choice.kernel else None,
+        "tier": choice.tier,
+        "not_better_because": choice.below,
+        "rejected": [{"kernel": each.kernel, "reason": each.reason} for each in choice.answer.refusals],
+        "less_preferred": [each.name for each in choice.less_preferred],
+        "can_run": choice.can_run,
+        "left_out": list(choice.left_out),
         "becomes": [
             {"node": row.node, "op": row.op, "answer": row.means, "kernel": row.kernel, "reason": row.reason}
-            for row in found.becomes
+            for row in choice.becomes
         ],
     }
 
 
-def layout(found: KernelChoice) -> Iterator[Any]:
+def layout(choice: KernelChoice) -> Iterator[Any]:
     """The selected kernel, the rejected candidates, and the replacement of an op without a kernel."""
     from rlx_core.cli.tables import facts, heading, listing
 
-    yield heading(verdict(found))
-    rows: list[tuple[str, object]] = [("call", found.call + ("  (from the op's samples)" if found.is_sample else ""))]
-    if found.kernel is not None:
-        rows += [("does", found.kernel.doc), ("plugin", found.kernel.plugin)]
-        rows += [("tier", f"{found.tier}: {found.below}" if found.below else found.tier)]
-    rows += [("rejected", f"{each.kernel}: {each.reason}") for each in found.answer.refusals]
-    rows += [("less preferred", ", ".join(each.name for each in found.later))]
-    rows += [("because", found.answer.reason)]
-    rows += [("left out", each) for each in found.left_out]
+    yield heading(verdict(choice))
+    rows: list[tuple[str, object]] = [("call", choice.call + ("  (from the op's samples)" if choice.is_sample else ""))]
+    if choice.kernel is not None:
+        rows += [("does", choice.kernel.doc), ("plugin", choice.kernel.plugin)]
+        rows += [("tier", f"{choice.tier}: {choice.below}" if choice.below else choice.tier)]
+    rows += [("rejected", f"{each.kernel}: {each.reason}") for each in choice.answer.refusals]
+    rows += [("less preferred", ", ".join(each.name for each in choice.less_preferred))]
+    rows += [("because", choice.answer.reason)]
+    rows += [("left out", each) for each in choice.left_out]
     yield facts(rows)
-    if found.becomes:
+    if choice.becomes:
         yield ""
-        lines = [(row.node, row.op, row.means, row.kernel or "—") for row in found.becomes]
-        yield listing(("node", "op", "answer", "kernel"), lines, title="it becomes", whole=2)
+        lines = [(row.node, row.op, row.means, row.kernel or "—") for row in choice.becomes]
+        yield listing(("node", "op", "answer", "kernel"), lines, title="it becomes", unwrapped_columns=2)
 
 
-def verdict(found: KernelChoice) -> str:
+def verdict(choice: KernelChoice) -> str:
     """The answer in one line."""
-    if found.kernel is not None:
-        return f"{found.op} on {found.target}: {found.kernel.name}"
+    if choice.kernel is not None:
+        return f"{choice.op} on {choice.target}: {choice.kernel.name}"
     words = {
         "view": "a view of its operand; nothing runs",
         "host": "the host's reference",
         "rewritten": "no kernel, but a rewrite of the target",
         "common-ir": "no kernel; its decomposition runs instead",
     }
-    answer = words.get(found.answer.means, "nothing runs it") if found.can_run else "nothing runs it"
-    return f"{found.op} on {found.target}: {answer}"
+    answer = words.get(choice.answer.means, "nothing runs it") if choice.can_run else "nothing runs it"
+    return f"{choice.op} on {choice.target}: {answer}"

@@ -96,8 +96,8 @@ class AttentionProblem:
         op = self.op
         cap = None if op.attn_logit_softcap is None else f"cap {op.attn_logit_softcap:g}"
         window = None if op.window is None else f"window {op.window}"
-        said = [None if op.mask_kind == "none" else op.mask_kind, window, cap]
+        parts = [None if op.mask_kind == "none" else op.mask_kind, window, cap]
         shared = f" over {self.kv_heads}" if self.kv_heads != self.heads else ""
         sizes = f"{self.stored}[{self.batch}, {self.heads}{shared}, {self.queries}, {self.features}]"
         keys = f"{self.keys} keys" if self.width == self.features else f"{self.keys} keys of {self.width}"
-        return " ".join([op.name.rpartition(".")[2], sizes, "on", keys, *(word for word in said if word)])
+        return " ".join([op.name.rpartition(".")[2], sizes, "on", keys, *(word for word in parts if word)])

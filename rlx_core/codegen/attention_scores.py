@@ -132,9 +132,9 @@ class PlacedAttention:
 
     def place(self, number: int) -> Place:
         """An operand or result that there is."""
-        found = (*self.layout.operands, *self.layout.results)[number]
-        assert found is not None, f"buffer {number} of {self.op.name} is there"
-        return found
+        placed = (*self.layout.operands, *self.layout.results)[number]
+        assert placed is not None, f"buffer {number} of {self.op.name} is there"
+        return placed
 
     def _has(self, number: int) -> bool:
         operands = self.layout.operands
@@ -147,15 +147,15 @@ class PlacedAttention:
         return HeadStrides.of(self.place(number), self.op.layout, heads)
 
     def __str__(self) -> str:
-        given = ["mask"] * self.has_mask + ["bias"] * self.has_bias
-        return f"{self.problem} with {' and '.join(given)}" if given else str(self.problem)
+        additions = ["mask"] * self.has_mask + ["bias"] * self.has_bias
+        return f"{self.problem} with {' and '.join(additions)}" if additions else str(self.problem)
 
     def run(self, *operands: np.ndarray | None) -> tuple[np.ndarray, ...]:
         """The results by NumPy, in f64."""
         wide = [x.astype(np.float64) if x is not None and x.dtype.kind != "b" else x for x in operands]
-        found = evaluate(self.op, wide)
+        results = evaluate(self.op, wide)
         places = self.layout.results
-        return tuple(np.asarray(y).astype(p.type.dtype.numpy) for y, p in zip(found, places, strict=True))
+        return tuple(np.asarray(y).astype(p.type.dtype.numpy) for y, p in zip(results, places, strict=True))
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -198,10 +198,10 @@ class _Builder:
         place = self.problem.place(number)
         dtype = place.type.dtype
         strides = astuple(ScoresStrides.of(place, is_mask=is_mask), recurse=False)
-        found = self.add(Load(number, dtype, strides))
+        value = self.add(Load(number, dtype, strides))
         if dtype is bool_ or not dtype.is_narrow:
-            return found
-        return self.apply(Cast(dtype.accumulator), found, dtype=dtype.accumulator)
+            return value
+        return self.apply(Cast(dtype.accumulator), value, dtype=dtype.accumulator)
 
     def scores(self) -> ScoreTransform:
         p, op = self.problem, self.problem.op
@@ -222,17 +222,17 @@ class _Builder:
 
     def _visible(self) -> list[int]:
         """Conditions on a key, all of which must hold."""
-        p, found = self.problem, []
+        p, conditions = self.problem, []
         if p.offset is not None:
             last = self.add(Index(i64, QUERY, offset=p.offset))
-            found.append(self.apply(less_equal.op(), self.add(Index(i64, KEY)), last, dtype=bool_))
+            conditions.append(self.apply(less_equal.op(), self.add(Index(i64, KEY)), last, dtype=bool_))
             if p.op.window is not None:
                 reach = self.add(Index(i64, KEY, offset=p.op.window))
-                found.append(self.apply(greater_equal.op(), reach, last, dtype=bool_))
+                conditions.append(self.apply(greater_equal.op(), reach, last, dtype=bool_))
         if p.has_mask:
             mask = self.loaded(p.mask, is_mask=True)
             dtype = self.values[mask].dtype
             if dtype is not bool_:
                 mask = self.apply(greater_equal.op(), mask, self.number(0.5, dtype), dtype=bool_)
-            found.append(mask)
-        return found
+            conditions.append(mask)
+        return conditions

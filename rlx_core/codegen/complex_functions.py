@@ -32,7 +32,7 @@ from rlx_core.ops.trigonometry import cos, cosh, sin, sinh
 
 __all__ = ["FORMULAS"]
 
-_FAR: Final = 1e9
+_LARGE_ARGUMENT: Final = 1e9
 """From this modulus on, adding 1 to a square changes nothing, in every dtype."""
 
 _STEEP: Final = 20.0
@@ -118,7 +118,7 @@ def sides(z: Parts) -> tuple[Any, Any, Any]:
     and whether z is far. The tangent of the arc sine's real part is x over the denominator; that of the arc cosine is the
     denominator over x."""
     x, y = (absolute(part) for part in z)
-    is_far = ordered(z)[0] > _FAR
+    is_far = ordered(z)[0] > _LARGE_ARGUMENT
     # By halves: the modulus itself may be too large for its type, its logarithm is not.
     half = where(isinf(x) | isinf(y), float("inf"), modulus((0.5 * x, 0.5 * y)))
     x, y = (where(is_far, 1, part) for part in (x, y))
@@ -165,10 +165,10 @@ def hyperbolic_arc_cosine(z: Parts) -> Parts:
 def hyperbolic_arc_tangent(z: Parts) -> Parts:
     """½ ln((1 + z) / (1 - z)), by logarithms of both where z is near ±1."""
     x, y = absolute(z[0]), z[1]
-    is_far = (ordered(z)[0] > _FAR) | isinf(x) | isinf(y)
+    is_far = (ordered(z)[0] > _LARGE_ARGUMENT) | isinf(x) | isinf(y)
     # ±iπ/2 + 1/z, by halves, whose modulus is finite.
     half = where(is_far, modulus((0.5 * x, 0.5 * y)), 1)
-    far, far_im = (where(isinf(x) | isinf(y), 0, 0.5 * (0.5 * part / half / half)) for part in (x, y))
+    far_re, far_im = (where(isinf(x) | isinf(y), 0, 0.5 * (0.5 * part / half / half)) for part in (x, y))
     x, y = where(is_far, 0, x), where(is_far, 0, y)
     r, s = modulus((x + 1, y)), modulus((x - 1, y))
     is_near_one = s < 0.5
@@ -176,7 +176,7 @@ def hyperbolic_arc_tangent(z: Parts) -> Parts:
     re = where(is_near_one, 0.5 * (log(r) - log(s)), 0.25 * log1p(4 * (x / wide) / wide))
     im = 0.5 * atan2(2 * y, (1 - x) * (1 + x) - y * y)
     # Of an imaginary number it is imaginary, of NaN·i as well.
-    re = where(z[0] == 0, z[0], copysign(where(is_far, far, re), z[0]))
+    re = where(z[0] == 0, z[0], copysign(where(is_far, far_re, re), z[0]))
     far_im = copysign(math.pi / 2, z[1]) - far_im
     return re, where(is_far & ~isnan(z[1]), far_im, where(isnan(z[1]), z[1], im))
 

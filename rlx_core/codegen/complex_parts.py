@@ -108,9 +108,9 @@ _LARGE_EXPONENT: Final = 80.0
 
 def times(a: Any, b: Any) -> Any:
     """a · b, of which a factor of 0 makes 0 even if the other one is not finite: C's rules for functions of complex numbers."""
-    found = a * b
+    product = a * b
     zero = where(a == 0, a * copysign(1.0, b), b * copysign(1.0, a))
-    return where(comparison.isfinite(found) | ((a != 0) & (b != 0)), found, zero)
+    return where(comparison.isfinite(product) | ((a != 0) & (b != 0)), product, zero)
 
 
 def exponential(z: Parts, power: Callable[[Any], Any] = exp, scale: float = 1.0) -> Parts:
@@ -123,10 +123,10 @@ def exponential(z: Parts, power: Callable[[Any], Any] = exp, scale: float = 1.0)
     angle = im if scale == 1.0 else scale * im
     is_large = re > _LARGE_EXPONENT
     half = power(where(is_large, 0.5 * re, re))
-    rest = where(is_large, half, 1)
+    remaining = where(is_large, half, 1)
     # Of an infinite angle sine and cosine are NaN, which a size of 0 by underflow must not hide.
     is_undefined = ~comparison.isfinite(im) & comparison.isfinite(re)
-    parts = (times(times(half, part), rest) for part in (cos(angle), sin(angle)))
+    parts = (times(times(half, part), remaining) for part in (cos(angle), sin(angle)))
     first, second = (where(is_undefined, math.nan, part) for part in parts)
     return where((re == math.inf) & ~comparison.isfinite(im), math.inf, first), second
 

@@ -47,13 +47,13 @@ def cost_of(formula: Formula) -> int:
     strides = _STRIDED if _walks_columns(formula) else 1
     # Column-wise rows are processed in parallel along the last axis, and row-invariant values are computed once for all of
     # them.
-    beside = max(sizes[_last(sizes)], 1) if _walks_columns(formula) else 1
+    columns = max(sizes[_last(sizes)], 1) if _walks_columns(formula) else 1
     work = 0
     for term, varies, varies_beside in zip(formula.terms, along, _varying(formula, last), strict=True):
         weight = _weight(term)
         if isinstance(term, Read):
             weight = _LOAD * strides if varies and _is_read_once(term, sizes) else _LOAD
-        once = once_a_row if varies_beside else once_a_row // beside
+        once = once_a_row if varies_beside else once_a_row // columns
         work += weight * (everywhere if varies or isinstance(term, Reduce) else once)
     for write in formula.writes:
         work += _STORE * (everywhere if along[write.value] or _moves(write.place, rows) else once_a_row)
@@ -62,7 +62,7 @@ def cost_of(formula: Formula) -> int:
 
 def _is_read_once(read: Read, sizes: tuple[int, ...]) -> bool:
     """Return whether every point reads a different element: an element that is read again is in a cache by then."""
-    moving = {axis for at in read.place for axis, _ in at.terms}
+    moving = {axis for index in read.place for axis, _ in index.terms}
     return all(axis in moving for axis, n in enumerate(sizes) if n > 1)
 
 
@@ -95,23 +95,23 @@ def _weight(term: object) -> int:
 
 def _varying(formula: Formula, axes: frozenset[int]) -> list[bool]:
     """For each term, whether it is another one at other places along some axes."""
-    found: list[bool] = []
+    varies: list[bool] = []
     for term in formula.terms:
         if isinstance(term, Read):
-            found.append(_moves(term.place, axes) or any(found[v] for _, v in term.dynamic))
+            varies.append(_moves(term.place, axes) or any(varies[v] for _, v in term.dynamic))
         elif isinstance(term, Index):
-            found.append(term.axis in axes)
+            varies.append(term.axis in axes)
         elif isinstance(term, Apply):
-            found.append(any(found[a] for a in term.args))
+            varies.append(any(varies[a] for a in term.args))
         elif isinstance(term, Reduce):
-            found.append(found[term.arg] and not axes.issubset(formula.rows))
+            varies.append(varies[term.arg] and not axes.issubset(formula.rows))
         else:
-            found.append(isinstance(term, Bound) and found[term.arg])
-    return found
+            varies.append(isinstance(term, Bound) and varies[term.arg])
+    return varies
 
 
 def _moves(place: Place, rows: frozenset[int]) -> bool:
-    return any(axis in rows for at in place for axis, _ in at.terms)
+    return any(axis in rows for index in place for axis, _ in index.terms)
 
 
 def _sizes(formula: Formula) -> tuple[int, ...]:

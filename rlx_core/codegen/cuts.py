@@ -58,19 +58,19 @@ class Cut:
         return self.size if piece % self.each < self.many else self.size - 1
 
 
-def cut(length: int, most: int, lines: int = 1) -> Cut:
-    """Partition `lines` times `length` into the minimum number of blocks of at most `most`; sizes differ by at most one."""
-    pieces = -(-length // most)
+def cut(length: int, limit: int, lines: int = 1) -> Cut:
+    """Partition `lines` times `length` into the minimum number of blocks of at most `limit`; sizes differ by at most one."""
+    pieces = -(-length // limit)
     if pieces == 0:
-        return Cut(most, 0, 0)
+        return Cut(limit, 0, 0)
     size = -(-length // pieces)
     return Cut(size, pieces - (size * pieces - length), pieces * lines, lines)
 
 
-def unknown_cut(name: str, most: int) -> Cut:
+def unknown_cut(name: str, limit: int) -> Cut:
     """Return a partition with unknown numbers, whose values `numbers` returns for the same name."""
     size, many, pieces = (unknown(f"{name}_{part}") for part in _PARTS)
-    return Cut(size, many, pieces, most=most)
+    return Cut(size, many, pieces, most=limit)
 
 
 def numbers(name: str, known: Cut) -> dict[str, int]:
@@ -78,6 +78,6 @@ def numbers(name: str, known: Cut) -> dict[str, int]:
     return {f"{name}_{part}": n for part, n in zip(_PARTS, (known.size, known.many, known.pieces), strict=True)}
 
 
-def evenly(pieces: int, most: int) -> int:
-    """Return a group size of at most `most` that avoids a small last group: 11 pieces by 8 are 6 + 5."""
-    return -(-pieces // max(1, -(-pieces // most)))
+def evenly(pieces: int, limit: int) -> int:
+    """Return a group size of at most `limit` that avoids a small last group: 11 pieces by 8 are 6 + 5."""
+    return -(-pieces // max(1, -(-pieces // limit)))

@@ -59,16 +59,16 @@ class Pointwise:
 
     def apply(self, b: Assembler[V], table: ScalarTable, *operands: V) -> tuple[V, ...]:
         """The results of registers that hold the operands, all of them in as many lanes as the first."""
-        found: list[V] = []
+        values: list[V] = []
         for term in self.terms:
             if isinstance(term, Read):
-                found.append(operands[term.operand])
+                values.append(operands[term.operand])
             elif isinstance(term, Const):
-                found.append(b.number(term.dtype.accumulator, term.number, operands[0]))
+                values.append(b.number(term.dtype.accumulator, term.number, operands[0]))
             else:
                 dtypes = tuple(self.terms[a].dtype for a in term.args)
-                found.append(table.apply(b, term.op, dtypes, tuple(found[a] for a in term.args)))
-        return tuple(found[i] for i in self.results)
+                values.append(table.apply(b, term.op, dtypes, tuple(values[a] for a in term.args)))
+        return tuple(values[i] for i in self.results)
 
     def __str__(self) -> str:
         """See `expression`."""
@@ -82,17 +82,17 @@ def expression(terms: Sequence[Term], results: Sequence[int]) -> str:
     """
     uses = Counter(a for t in terms if isinstance(t, Apply) for a in t.args)
     named: list[str] = []
-    found: list[str] = []
+    texts: list[str] = []
     for number, term in enumerate(terms):
         if isinstance(term, Apply) and uses[number] > 1:
-            named.append(f"t{number} = {_without_brackets(_text(term, found))}")
-            found.append(f"t{number}")
+            named.append(f"t{number} = {_without_brackets(_text(term, texts))}")
+            texts.append(f"t{number}")
         else:
-            found.append(_text(term, found))
-    return "; ".join([*named, ", ".join(_without_brackets(found[r]) for r in results)])
+            texts.append(_text(term, texts))
+    return "; ".join([*named, ", ".join(_without_brackets(texts[r]) for r in results)])
 
 
-def _text(term: Term, found: Sequence[str]) -> str:
+def _text(term: Term, texts: Sequence[str]) -> str:
     """Return one term, with the texts of those before it."""
     if isinstance(term, Read):
         return f"read{term.operand}" if term.operand else "x"
@@ -101,13 +101,13 @@ def _text(term: Term, found: Sequence[str]) -> str:
     if isinstance(term, Index):
         return f"index{term.axis}"
     if not isinstance(term, Apply):
-        return f"{type(term).__name__.lower()}({_without_brackets(found[term.arg])})"
-    args = [found[a] for a in term.args]
+        return f"{type(term).__name__.lower()}({_without_brackets(texts[term.arg])})"
+    args = [texts[a] for a in term.args]
     if type(term.op) in _INFIX:
         return f"({args[0]} {_INFIX[type(term.op)]} {args[1]})"
     attributes = (f"{name}={attribute_text(v)}" for name, v in term.op.attributes().items())
-    given = ", ".join([*map(_without_brackets, args), *attributes])
-    return f"{term.op.name.rpartition('.')[2]}({given})"
+    arguments = ", ".join([*map(_without_brackets, args), *attributes])
+    return f"{term.op.name.rpartition('.')[2]}({arguments})"
 
 
 def _without_brackets(text: str) -> str:
@@ -137,28 +137,28 @@ def pointwise(
     if formula is None or formula.rows:
         return None
     known = numbers or {}
-    whole = [
+    all_terms = [
         Const(t.dtype, known[t.operand]) if isinstance(t, Read) and t.operand in known else t for t in formula.terms
     ]
-    terms, results = needed(recognised(whole), [w.value for w in formula.writes])
-    found: list[Read | Const | Apply] = []
+    terms, results = needed(recognised(all_terms), [w.value for w in formula.writes])
+    converted: list[Read | Const | Apply] = []
     for term in terms:
         if not isinstance(term, Read | Const | Apply):
             return None
         if isinstance(term, Apply) and table.refusal(term.op, tuple(terms[a].dtype for a in term.args)):
             return None
-        found.append(term)
-    return Pointwise(op, tuple(found), results)
+        converted.append(term)
+    return Pointwise(op, tuple(converted), results)
 
 
 def needed(terms: Sequence[Term], results: Sequence[int]) -> tuple[list[Term], tuple[int, ...]]:
     """The terms that results depend on, and which of them these are: idioms leave steps behind that nothing needs."""
-    kept = set(results)
+    used = set(results)
     for number in reversed(range(len(terms))):
         term = terms[number]
-        if number in kept and isinstance(term, Apply):
-            kept.update(term.args)
-    place = {old: new for new, old in enumerate(sorted(kept))}
+        if number in used and isinstance(term, Apply):
+            used.update(term.args)
+    place = {old: new for new, old in enumerate(sorted(used))}
     moved = [
         evolve(t, args=tuple(place[a] for a in t.args)) if isinstance(t, Apply) else t
         for t in (terms[old] for old in place)
@@ -187,8 +187,8 @@ def reason_against(table: ScalarTable, region: ElementwiseRegion, operands: Sequ
     results = region.infer(operands[0].with_shape(region.shape), *operands[2:])
     if any(t.dtype is not dtype for t in (results if isinstance(results, tuple) else (results,))):
         return f"results of the product's dtype, {dtype}"
-    held = [t.dtype for t in operands[2:]]
-    odd = sorted({d.name for d in held if d.kind != "bool" and d.accumulator is not dtype.accumulator})
+    extra_dtypes = [t.dtype for t in operands[2:]]
+    odd = sorted({d.name for d in extra_dtypes if d.kind != "bool" and d.accumulator is not dtype.accumulator})
     if odd:
         return f"operands that are {dtype.accumulator} or bool in registers, not {' '.join(odd)}"
     return None if region_function(table, region, operands) is not None else "a region whose steps have vector code"

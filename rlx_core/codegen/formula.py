@@ -57,8 +57,8 @@ class Affine:
     @classmethod
     def sum(cls, terms: Sequence[tuple[int, int]], offset: Dim) -> Affine:
         """The place with these (axis, scale)."""
-        first, *rest = terms or ((None, 1),)
-        return cls(first[0], offset, first[1], more=tuple(rest))
+        first, *others = terms or ((None, 1),)
+        return cls(first[0], offset, first[1], more=tuple(others))
 
     @property
     def terms(self) -> tuple[tuple[int, int], ...]:
@@ -177,11 +177,11 @@ def _space(graph: Graph) -> tuple[Shape, tuple[int, ...]]:
 
 
 def _needed(graph: Graph) -> list[Node]:
-    found = {v.node for v in graph.outputs}
+    reachable = {v.node for v in graph.outputs}
     for node in reversed(graph.nodes):
-        if node in found:
-            found.update(v.node for v in node.present())
-    return [n for n in graph.nodes if n in found]
+        if node in reachable:
+            reachable.update(v.node for v in node.present())
+    return [n for n in graph.nodes if n in reachable]
 
 
 def _operand(node: Node) -> Value:
@@ -197,18 +197,18 @@ def _axes(node: Node) -> tuple[int, ...]:
 
 def _output_place(shape: Shape, extents: Shape, rows: tuple[int, ...], is_for_all: bool) -> Place:
     """Return the place of a result's element: the result has all axes, the rows' with size 1, or omits the rows."""
-    kept = [i for i in range(len(extents)) if i not in rows]
-    if len(shape) == len(extents) and all(shape[i] == extents[i] for i in kept):
-        whole = all(shape[i] == extents[i] for i in rows)
-        if whole:
+    free_axes = [i for i in range(len(extents)) if i not in rows]
+    if len(shape) == len(extents) and all(shape[i] == extents[i] for i in free_axes):
+        has_full_rows = all(shape[i] == extents[i] for i in rows)
+        if has_full_rows:
             return tuple(Affine(i) for i in range(len(extents)))
         if all(shape[i] == 1 for i in rows):
             return tuple(START if i in rows else Affine(i) for i in range(len(extents)))
-    if shape == tuple(extents[i] for i in kept):
-        return tuple(Affine(i) for i in kept)
+    if shape == tuple(extents[i] for i in free_axes):
+        return tuple(Affine(i) for i in free_axes)
     # The same elements in other dims: an axis in two, or two as one.
     is_whole = not rows or product(shape) == product(extents)
-    axes = range(len(extents)) if is_whole else kept
+    axes = range(len(extents)) if is_whole else free_axes
     return _reshaped(tuple(Affine(i) for i in axes), shape, tuple(extents[i] for i in axes), extents, is_for_all)
 
 
@@ -235,26 +235,26 @@ class _Walk:
     def term(self, value: Value, place: Place) -> int:
         """The number of the term that is the element of `value` at `place`. Without recursion, because chains are long."""
         waiting = [((value, place), self._term(value, place))]
-        found: int | None = None
+        number: int | None = None
         while waiting:
             key, steps = waiting[-1]
             try:
-                wanted = next(steps) if found is None else steps.send(found)
+                requested = next(steps) if number is None else steps.send(number)
             except StopIteration as end:
                 waiting.pop()
-                found = self._seen[key] = end.value
+                number = self._seen[key] = end.value
                 continue
-            found = self._seen.get(wanted)
-            if found is None:
-                waiting.append((wanted, self._term(*wanted)))
-        assert found is not None, "the walk ends with the term that it began with"
-        return found
+            number = self._seen.get(requested)
+            if number is None:
+                waiting.append((requested, self._term(*requested)))
+        assert number is not None, "the walk ends with the term that it began with"
+        return number
 
     def _term(self, value: Value, place: Place) -> Steps:
         node, op = value.node, value.node.op
         if isinstance(op, Input):
-            chosen = tuple((axis, at.chosen) for axis, at in enumerate(place) if at.chosen is not None)
-            known = tuple(START if at.chosen is not None else at for at in place)
+            chosen = tuple((axis, index.chosen) for axis, index in enumerate(place) if index.chosen is not None)
+            known = tuple(START if index.chosen is not None else index for index in place)
             number, part = self.positions[op.label]
             return self.add(Read(value.dtype, number, known, chosen, part))
         if isinstance(op, Constant):
@@ -283,15 +283,15 @@ class _Walk:
         return self.add(Const(dtype, array.reshape(()).item()))
 
     def _iota(self, op: Iota, place: Place) -> int:
-        at = place[normalize_axis(op.axis, len(place))]
-        if at.chosen is not None:
-            return self._cast(at.chosen, op.dtype)
-        if not isinstance(at.offset, int):
+        index = place[normalize_axis(op.axis, len(place))]
+        if index.chosen is not None:
+            return self._cast(index.chosen, op.dtype)
+        if not isinstance(index.offset, int):
             raise NoFormula("known offsets")
-        if at.axis is None:
-            return self._cast(self.add(Const(i64, at.offset)), op.dtype)
-        total = self.add(Index(i64, at.axis, at.offset, at.scale))
-        for axis, scale in at.more:
+        if index.axis is None:
+            return self._cast(self.add(Const(i64, index.offset)), op.dtype)
+        total = self.add(Index(i64, index.axis, index.offset, index.scale))
+        for axis, scale in index.more:
             total = self.add(Apply(i64, add.op(), (total, self.add(Index(i64, axis, scale=scale)))))
         return self._cast(total, op.dtype)
 
@@ -321,11 +321,11 @@ class _Walk:
     def _reduce(self, node: Node, place: Place) -> Steps:
         op, operand, axes = node.op, _operand(node), _axes(node)
         assert isinstance(op, Reduction)
-        rest = iter(p for i, p in enumerate(place) if not (op.keep_dim and i in axes))
-        at = tuple(Affine(i) if i in axes else next(rest) for i in range(operand.ndim))
-        if axes and any(p != Affine(i) and operand.shape[i] != 1 for i, p in enumerate(at)):
+        remaining = iter(p for i, p in enumerate(place) if not (op.keep_dim and i in axes))
+        operand_place = tuple(Affine(i) if i in axes else next(remaining) for i in range(operand.ndim))
+        if axes and any(p != Affine(i) and operand.shape[i] != 1 for i, p in enumerate(operand_place)):
             raise NoFormula("rows in the axes that are reduced")
-        arg = self._cast((yield operand, at), node.type.dtype)
+        arg = self._cast((yield operand, operand_place), node.type.dtype)
         if not axes:
             return arg
         total = self.add(Reduce(node.type.dtype, _COMBINE[type(op)], arg))
@@ -349,10 +349,10 @@ class _Walk:
             return tuple(place[perm.index(i)] for i in range(source.ndim))
         if isinstance(op, Narrow):
             axis = normalize_axis(op.axis, source.ndim)
-            at = place[axis]
-            if at.chosen is not None:
+            index = place[axis]
+            if index.chosen is not None:
                 raise NoFormula("slices of axes that no data index")
-            inner = Affine.sum([(a, scale * op.step) for a, scale in at.terms], op.start + at.offset * op.step)
+            inner = Affine.sum([(a, scale * op.step) for a, scale in index.terms], op.start + index.offset * op.step)
             return (*place[:axis], inner, *place[axis + 1 :])
         if isinstance(op, SlidingWindows):
             return _slid(place, op, source.ndim)
@@ -365,17 +365,17 @@ def _slid(place: Place, op: SlidingWindows, rank: int) -> Place:
     windows = op.windows()
     lead = rank - windows.rank
     cells, positions = place[lead : lead + windows.rank], place[lead + windows.rank :]
-    if any(at.chosen is not None for at in (*cells, *positions)):
+    if any(position.chosen is not None for position in (*cells, *positions)):
         raise NoFormula("windows that no data choose")
     steps = zip(cells, positions, windows.dilation, windows.stride, strict=True)
     return (
         *place[:lead],
         *(
             Affine.sum(
-                [*((a, k * d) for a, k in cell.terms), *((a, k * s) for a, k in at.terms)],
-                cell.offset * d + at.offset * s,
+                [*((a, k * d) for a, k in cell.terms), *((a, k * s) for a, k in position.terms)],
+                cell.offset * d + position.offset * s,
             )
-            for cell, at, d, s in steps
+            for cell, position, d, s in steps
         ),
     )
 
@@ -394,12 +394,12 @@ def _broadcast(place: Place, type: TensorType, rank: int) -> Place:
 def _reshaped(place: Place, source: Shape, result: Shape, extents: Shape, is_for_all: bool) -> Place:
     """The place before a reshape from `source` to `result`: axes of size 1 come and go, others split and merge."""
     moving = [(p, d) for p, d in zip(place, result, strict=True) if d != 1]
-    rest: list[Affine] = []
+    regrouped: list[Affine] = []
     taken = 0
     for old, count in _groups([d for d in source if d != 1], [d for _, d in moving]):
-        rest += _regrouped(moving[taken : taken + count], old, extents, is_for_all)
+        regrouped += _regrouped(moving[taken : taken + count], old, extents, is_for_all)
         taken += count
-    places = iter(rest)
+    places = iter(regrouped)
     return tuple(START if d == 1 else next(places) for d in source)
 
 
@@ -441,11 +441,11 @@ def _regrouped(
         terms = [*((axis, scale * stride) for axis, scale in p.terms), *terms]
         offset = offset + p.offset * stride
         stride *= size.__index__()
-    found: list[Affine] = []
+    indices: list[Affine] = []
     for size in reversed(source[1:]):
         inner, terms, offset = _divided(terms, offset, size.__index__(), extents)
-        found.append(inner)
-    return [Affine.sum(terms, offset), *reversed(found)]
+        indices.append(inner)
+    return [Affine.sum(terms, offset), *reversed(indices)]
 
 
 def _divided(

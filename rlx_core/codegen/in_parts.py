@@ -71,7 +71,7 @@ def _computed(builder: Builder, node: Node, operands: list[Any]) -> Any:
     return _spread(node, _FORMULAS[type(op)](*operands))
 
 
-def _spread(node: Node, found: Parts) -> Parts:
+def _spread(node: Node, parts: Parts) -> Parts:
     """Both parts in the dims of the result: one may not depend on all operands."""
-    re, im = (v if v.shape == node.type.shape else expand(v, node.type.shape) for v in found)
+    re, im = (v if v.shape == node.type.shape else expand(v, node.type.shape) for v in parts)
     return re, im

@@ -75,8 +75,8 @@ class Indexing:
         rows, inside = self._rows(indices)
         cells = np.full((self.batch, self.outer, self.count, self.inner), fill, table.dtype)
         if self.size:
-            whole = table.reshape(self.batch, self.outer, self.size, self.inner)
-            read = np.take_along_axis(whole, rows[:, None, :, None], 2)
+            reshaped = table.reshape(self.batch, self.outer, self.size, self.inner)
+            read = np.take_along_axis(reshaped, rows[:, None, :, None], 2)
             cells = np.where((inside | (self.oob == "clip"))[:, None, :, None], read, cells)
         return cells
 
@@ -91,22 +91,22 @@ class Indexing:
             IndexRangeError: An index is out of range in a mode where that is a fault.
         """
         rows, inside = self._rows(indices)
-        held = table.dtype if combine is None else dtype(table.dtype).accumulator.numpy
-        result = table.astype(held).reshape(self.batch, self.outer, self.size, self.inner)
-        given = cells.astype(held).reshape(self.batch, self.outer, self.count, self.inner)
+        accumulator = table.dtype if combine is None else dtype(table.dtype).accumulator.numpy
+        result = table.astype(accumulator).reshape(self.batch, self.outer, self.size, self.inner)
+        updates = cells.astype(accumulator).reshape(self.batch, self.outer, self.count, self.inner)
         for b, i in np.argwhere(inside | (self.oob == "clip")):
             row = result[b, :, rows[b, i]]
-            row[...] = given[b, :, i] if combine is None else combine(row, given[b, :, i])
+            row[...] = updates[b, :, i] if combine is None else combine(row, updates[b, :, i])
         return result.astype(table.dtype)
 
     def _rows(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """[b, i]: the nearest row, and whether an index is inside."""
-        wanted = indices.reshape(self.batch, self.count)
-        inside = (wanted >= 0) & (wanted < self.size)
+        requested = indices.reshape(self.batch, self.count)
+        inside = (requested >= 0) & (requested < self.size)
         if self.has_fault and not inside.all():
-            raise IndexRangeError(f"index {wanted[~inside][0]} is outside an axis of {self.size} elements")
+            raise IndexRangeError(f"index {requested[~inside][0]} is outside an axis of {self.size} elements")
         # As a number without a sign a huge one is not negative: its nearest end is the last.
-        return np.where(inside, wanted, np.where(wanted < 0, 0, max(self.size - 1, 0))).astype(np.int64), inside
+        return np.where(inside, requested, np.where(requested < 0, 0, max(self.size - 1, 0))).astype(np.int64), inside
 
 
 def fault_of(problem: Indexing, title: str) -> Fault | None:

@@ -84,9 +84,9 @@ def _evaluate(
             )
         return np.clip(index, 0, value.size - 1)
     if isinstance(value, Reduce):
-        whole = np.broadcast_to(values[value.arg], kernel.extents)
-        axes, held = tuple(kernel.row_axes), value.dtype.accumulator.numpy
-        return np.asarray(_UFUNC[value.combine].reduce(whole, axis=axes, keepdims=True, dtype=held))
+        operand = np.broadcast_to(values[value.arg], kernel.extents)
+        axes, accumulator = tuple(kernel.row_axes), value.dtype.accumulator.numpy
+        return np.asarray(_UFUNC[value.combine].reduce(operand, axis=axes, keepdims=True, dtype=accumulator))
     assert isinstance(value, Apply), f"{value!r} is no value of the loop language"
     assert value.op.reference is not None, f"{value.op.name} is a primitive"
     result = np.asarray(value.op.reference(*(values[a] for a in value.args)))
@@ -106,11 +106,15 @@ def _places(strides: Sequence[int], offset: int, extents: Sequence[int]) -> np.n
 
 def _read(kernel: Kernel, load: Load, values: Sequence[np.ndarray], data: np.ndarray | None) -> np.ndarray:
     assert data is not None, "an operand that is read is there"
-    at = _places(load.strides, load.offset, kernel.extents)
+    offsets = _places(load.strides, load.offset, kernel.extents)
     for value, stride in load.dynamic:
-        at = at + values[value] * stride
+        offsets = offsets + values[value] * stride
     itemsize = load.dtype.itemsize
-    picked = data[at[..., None] + np.arange(itemsize)] if at.size else np.zeros((*at.shape, itemsize), np.uint8)
+    picked = (
+        data[offsets[..., None] + np.arange(itemsize)]
+        if offsets.size
+        else np.zeros((*offsets.shape, itemsize), np.uint8)
+    )
     return np.ascontiguousarray(picked).view(load.dtype.numpy)[..., 0].astype(load.dtype.accumulator.numpy)
 
 
@@ -118,7 +122,7 @@ def _write(kernel: Kernel, store: Store, value: np.ndarray, data: np.ndarray | N
     assert data is not None, "results are there"
     is_along = kernel.is_along_rows(store)
     extents = [n if is_along or a < kernel.grid else 1 for a, n in enumerate(kernel.extents)]
-    at = np.broadcast_to(_places(store.strides, store.offset, extents), extents)
+    offsets = np.broadcast_to(_places(store.strides, store.offset, extents), extents)
     stored = value.astype(kernel.buffers[store.buffer].accessed.numpy, copy=False)
     cells = np.ascontiguousarray(np.broadcast_to(stored, extents)).reshape(-1, 1).view(np.uint8)
-    data[at.reshape(-1, 1) + np.arange(cells.shape[1])] = cells
+    data[offsets.reshape(-1, 1) + np.arange(cells.shape[1])] = cells

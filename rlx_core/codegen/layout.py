@@ -117,10 +117,10 @@ def accesses_of(
 
     def access(place: Sequence[Affine], strides: Strides, part: int, chosen: tuple[int, ...] = ()) -> Access:
         steps, offset = [0] * len(order), part
-        for at, stride in zip(place, strides, strict=True):
-            if at.offset != 0:
-                offset += sizes.bind(at.offset).__index__() * stride
-            for axis, scale in at.terms:
+        for index, stride in zip(place, strides, strict=True):
+            if index.offset != 0:
+                offset += sizes.bind(index.offset).__index__() * stride
+            for axis, scale in index.terms:
                 steps[new[axis]] += scale * stride
         return Access(tuple(steps), offset, chosen)
 
@@ -144,11 +144,11 @@ def accesses_of(
 
 def simplified(kernel: Kernel) -> Kernel:
     """Return an equivalent kernel with the minimum number of axes."""
-    kept = [a for a, n in enumerate(kernel.extents) if n != 1]
+    kept_axes = [a for a, n in enumerate(kernel.extents) if n != 1]
     reduces = any(isinstance(v, Reduce) for v in kernel.values)
-    if reduces and not any(a >= kernel.grid for a in kept):
-        kept.append(len(kernel.extents) - 1)  # a row of one element is still a row
-    kernel = _with_axes(kernel, [[a] for a in kept])
+    if reduces and not any(a >= kernel.grid for a in kept_axes):
+        kept_axes.append(len(kernel.extents) - 1)  # a row of one element is still a row
+    kernel = _with_axes(kernel, [[a] for a in kept_axes])
     groups: list[list[int]] = []
     for axis in range(len(kernel.extents)):
         if groups and _is_one_axis(kernel, groups[-1][-1], axis):
@@ -181,15 +181,15 @@ def _positions(kernel: Kernel) -> list[dict[int, int]]:
         user = kernel.values[reads[0]] if len(reads) == 1 and number not in stored else None
         return isinstance(user, Apply) and isinstance(user.op, add.op)
 
-    found: dict[int, dict[int, int]] = {}
+    by_total: dict[int, dict[int, int]] = {}
     for i, value in enumerate(kernel.values):
         if isinstance(value, Index):
             total = i
             while is_summed(total):
                 (total,) = users[total]
-            steps = found.setdefault(total, {})
+            steps = by_total.setdefault(total, {})
             steps[value.axis] = steps.get(value.axis, 0) + value.scale
-    return list(found.values())
+    return list(by_total.values())
 
 
 def _with_axes(kernel: Kernel, groups: Sequence[Sequence[int]]) -> Kernel:

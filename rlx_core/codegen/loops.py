@@ -192,18 +192,18 @@ class Kernel:
         return tuple(self._varies_along(frozenset((axis,))))
 
     def _varies_along(self, axes: frozenset[int]) -> Iterator[bool]:
-        found: list[bool] = []
+        varies: list[bool] = []
         for value in self.values:
             if isinstance(value, Reduce):
                 # A reduction over the rows still varies along the grid with its argument.
-                one = found[value.arg] and not axes.issubset(self.row_axes)
+                one = varies[value.arg] and not axes.issubset(self.row_axes)
             elif isinstance(value, Load):
-                one = any(value.strides[a] for a in axes) or any(found[v] for v, _ in value.dynamic)
+                one = any(value.strides[a] for a in axes) or any(varies[v] for v, _ in value.dynamic)
             elif isinstance(value, Index):
                 one = value.axis in axes
             else:
-                one = any(found[a] for a in operands_of(value))
-            found.append(one)
+                one = any(varies[a] for a in operands_of(value))
+            varies.append(one)
             yield one
 
     @property

@@ -88,8 +88,8 @@ class Sorting:
         """The problem of an op on an operand, whose first result has the type `first`."""
         shape, axis = cast("tuple[int, ...]", x.shape), normalize_axis(op.axis, x.rank)
         keys = Keys(x.dtype, op.largest if isinstance(op, TopK) else op.descending)
-        outer, inner, kept = prod(shape[:axis]), prod(shape[axis + 1 :]), cast(int, first.shape[axis])
-        return cls(keys, outer, shape[axis], inner, kept, op.index_dtype, not isinstance(op, ArgSort))
+        outer, inner, count = prod(shape[:axis]), prod(shape[axis + 1 :]), cast(int, first.shape[axis])
+        return cls(keys, outer, shape[axis], inner, count, op.index_dtype, not isinstance(op, ArgSort))
 
     def __str__(self) -> str:
         order = "descending" if self.keys.is_descending else "ascending"
@@ -185,10 +185,10 @@ class Search:
 
     def run(self, b: Assembler[np.ndarray], sorted: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
         """The places in dense operands, with keys by an assembler of arrays."""
-        made = [
+        arrays = [
             self.keys.of(b, np.ascontiguousarray(x).view(f"i{x.itemsize}")).view(f"u{x.itemsize}") for x in (sorted, v)
         ]
-        lines, wanted = made[0].reshape(self.lines, self.n), made[1].reshape(self.lines, self.count)
+        lines, queries = arrays[0].reshape(self.lines, self.n), arrays[1].reshape(self.lines, self.count)
         side: Literal["left", "right"] = "right" if self.is_right else "left"
-        places = [np.searchsorted(line, values, side) for line, values in zip(lines, wanted, strict=True)]
+        places = [np.searchsorted(line, values, side) for line, values in zip(lines, queries, strict=True)]
         return (np.array(places).reshape(self.lines, self.count).astype(self.index.numpy),)

@@ -78,21 +78,21 @@ class KernelParser(Parser):
         if self.position < len(self.text):
             self.fail(f"expected {'a value or ' if not stores else ''}`store`")
         kernel = Kernel(name, self.extents, self.grid, tuple(self.buffers), tuple(self.values), tuple(stores))
-        for number, (varies, (is_marked, at)) in enumerate(zip(kernel.varies, self.marks, strict=True)):
+        for number, (varies, (is_marked, position)) in enumerate(zip(kernel.varies, self.marks, strict=True)):
             if varies != is_marked:
-                said = "varies over the row: expected [row]" if varies else "is one a row: expected no [row]"
-                self.fail(f"%{number} {said}", at=at)
+                message = "varies over the row: expected [row]" if varies else "is one a row: expected no [row]"
+                self.fail(f"%{number} {message}", position=position)
         return kernel
 
     def sizes(self) -> tuple[int, ...]:
         """`[3, 5]`"""
         self.expect("[")
-        found: list[int] = []
+        result: list[int] = []
         while not self.accept("]"):
-            found.append(self.integer("a size or `]`"))
+            result.append(self.integer("a size or `]`"))
             if not self.accept(",") and not self.looks_at("]"):
                 self.fail("expected `,` or `]`")
-        return tuple(found)
+        return tuple(result)
 
     def integer(self, what: str = "a number") -> int:
         return int(self.need(INT, what))
@@ -104,42 +104,42 @@ class KernelParser(Parser):
         is_result = self.accept("result")
         if not is_result:
             self.expect("operand")
-        at = self.position
+        position = self.position
         number = self.integer("the buffer's number")
         if number != len(self.buffers):
-            self.fail(f"expected buffer {len(self.buffers)}, the next one", at=at)
+            self.fail(f"expected buffer {len(self.buffers)}, the next one", position=position)
         self.expect(":")
-        at = self.position
+        position = self.position
         name = self.name("the buffer's name")
         if any(b.name == name for b in self.buffers):
-            self.fail(f"two buffers are called {name}", at=at)
+            self.fail(f"two buffers are called {name}", position=position)
         dtype = self.dtype()
         return Buffer(name, dtype, is_result, self.integer("its alignment") if self.accept("aligned") else WIDEST)
 
     def definition(self) -> Scalar:
         """`%1 = max over row of %0 : f32`"""
-        at = self.position
+        position = self.position
         number = int(self.need(_VALUE, "a value")[1:])
         if number != len(self.values):
-            self.fail(f"expected %{len(self.values)}, the next value", at=at)
+            self.fail(f"expected %{len(self.values)}, the next value", position=position)
         self.expect("=")
         start, outer = self.position, self.about
-        made = self.made(start)
+        build = self.made(start)
         self.about = outer
         self.expect(":")
-        at = self.position
+        position = self.position
         dtype = self.dtype()
-        self.marks.append((self.accept("[row]"), at))
-        return made(dtype)
+        self.marks.append((self.accept("[row]"), position))
+        return build(dtype)
 
     def store(self) -> Store:
         """`%5 -> y0[g0*20 + r1*4]`, after its word"""
         value = self.earlier()
         self.expect("->")
-        at = self.position
+        position = self.position
         buffer, strides, offset, dynamic = self.place()
         if dynamic:
-            self.fail("a store has no index that is a value", at=at)
+            self.fail("a store has no index that is a value", position=position)
         return Store(buffer, value, strides, offset)
 
     # -- values
@@ -188,33 +188,33 @@ class KernelParser(Parser):
         return lambda dtype: Apply(dtype, op, tuple(args))
 
     def literal_number(self) -> bool | int | float:
-        at = self.position
+        position = self.position
         if (word := self.take(WORD)) in _BOOLS:
             return _BOOLS[word]
-        self.position = at
-        return self.number(self.need(NUMBER, "a number, True or False"), at)
+        self.position = position
+        return self.number(self.need(NUMBER, "a number, True or False"), position)
 
     def earlier(self) -> int:
         """A value that is defined already."""
-        at = self.position
+        position = self.position
         number = int(self.need(_VALUE, "a value")[1:])
         if number >= len(self.values):
-            self.fail(f"%{number} is not defined before this", at=at)
+            self.fail(f"%{number} is not defined before this", position=position)
         return number
 
     # -- places
 
     def place(self) -> tuple[int, tuple[int, ...], int, Dynamic]:
         """`x0[g0*20 + r1*4 + 8 + %3*4]`: the buffer, a stride an axis, the offset, indices that are values."""
-        at = self.position
+        position = self.position
         name = self.name("a buffer")
         numbers = {b.name: i for i, b in enumerate(self.buffers)}
         if name not in numbers:
-            self.fail(f"there is no buffer {name}", at=at, hint=nearest(name, numbers))
+            self.fail(f"there is no buffer {name}", position=position, hint=nearest(name, numbers))
         strides, offset, dynamic = [0] * len(self.extents), 0, []
         self.expect("[")
         while True:
-            at = self.position
+            position = self.position
             if self.looks_at("%"):
                 value = self.earlier()
                 self.expect("*")
@@ -223,7 +223,7 @@ class KernelParser(Parser):
                 axis = self.axis()
                 self.expect("*")
                 if strides[axis]:
-                    self.fail("an axis has one stride", at=at)
+                    self.fail("an axis has one stride", position=position)
                 strides[axis] = self.integer("bytes")
             else:
                 offset += self.integer("an axis, a value or bytes")
@@ -234,18 +234,20 @@ class KernelParser(Parser):
 
     def axis(self) -> int:
         """`g0` or `r1`: an axis of the grid or of the row."""
-        at = self.position
+        position = self.position
         word = self.need(_AXIS, "an axis such as g0 or r1")
         number = int(word[1:])
         whose = range(self.grid) if word[0] == "g" else range(self.grid, len(self.extents))
         if number not in whose:
             known = ", ".join(f"{word[0]}{a}" for a in whose) or "none"
-            self.fail(f"{word} is no axis of the {'grid' if word[0] == 'g' else 'row'} (those are {known})", at=at)
+            self.fail(
+                f"{word} is no axis of the {'grid' if word[0] == 'g' else 'row'} (those are {known})", position=position
+            )
         return number
 
     def dtype(self) -> DType:
-        at = self.position
+        position = self.position
         word = self.need(WORD, "a dtype")
         if word not in _DTYPES:
-            self.fail(f"{word} is no dtype", at=at, hint=nearest(word, _DTYPES))
+            self.fail(f"{word} is no dtype", position=position, hint=nearest(word, _DTYPES))
         return _DTYPES[word]

@@ -50,8 +50,8 @@ class Place:
         """The element of a literal; `None` for a complex one, of which no register holds both parts."""
         if self.literal is None or self.type.dtype.is_complex:
             return None
-        found: bool | int | float = np.frombuffer(self.literal, self.type.dtype.numpy)[0].item()
-        return found
+        value: bool | int | float = np.frombuffer(self.literal, self.type.dtype.numpy)[0].item()
+        return value
 
     @classmethod
     def dense(cls, type: TensorType) -> Place:
@@ -112,7 +112,7 @@ class Fault:
             need(row.get("message"), str, "a message"),
             need(row.get("error"), str, "a class"),
             tuple(need(each, int, "a size") for each in need(row.get("dims"), list, "sizes")),
-            tuple((need(label, str, "a label"), need(found, str, "a fact")) for label, found in pairs),
+            tuple((need(label, str, "a label"), need(fact, str, "a fact")) for label, fact in pairs),
             optional(row.get("hint"), str, "a hint"),
         )
 
@@ -128,17 +128,17 @@ class Fault:
             number: `None` where it is not known.
             place: The number of the point at which the kernel met it, where kernels say so.
         """
-        said: tuple[object, ...]
+        arguments: tuple[object, ...]
         if number is None:
-            said = ("(not known)",) * (len(self.dims) or 1)
+            arguments = ("(not known)",) * (len(self.dims) or 1)
         else:
-            said = tuple(map(int, np.unravel_index(number, self.dims))) if self.dims else (number,)
-        error = self.of(*said)
+            arguments = tuple(map(int, np.unravel_index(number, self.dims))) if self.dims else (number,)
+        error = self.of(*arguments)
         return error if place is None else error.with_fact(Fact("place", f"point {place} of the kernel"))
 
     def of(self, *numbers: object) -> RlxError:
         """The exception to raise for what goes into the fields of the message."""
-        facts = (Fact(label, found.format(*numbers)) for label, found in self.facts)
+        facts = (Fact(label, template.format(*numbers)) for label, template in self.facts)
         return _class_of(self.error)(self.message.format(*numbers), *facts, hint=self.hint)
 
 
@@ -149,11 +149,11 @@ def _class_of(address: str) -> type[RlxError]:
         FormatError: There is no such class of errors.
     """
     try:
-        found = import_address(address)
+        error_class = import_address(address)
     except ModuleNotFoundError:
         return RlxError
     except AttributeError:
-        found = None
-    if not (isinstance(found, type) and issubclass(found, RlxError)):
+        error_class = None
+    if not (isinstance(error_class, type) and issubclass(error_class, RlxError)):
         raise FormatError(f"fault: {address} is no class of errors of rlx")
-    return found
+    return error_class

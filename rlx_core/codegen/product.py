@@ -41,11 +41,11 @@ class MatrixStrides:
     def of(cls, place: Place, batch: Sequence[int]) -> MatrixStrides:
         """The last two axes of a tensor that broadcasts to the batch axes `batch`; axes of size 1 count as contiguous."""
         shape, strides = sizes_of(place), place.strides
-        own = tuple(s if d > 1 else 0 for d, s in zip(shape[:-2], strides[:-2], strict=True))
+        batch_strides = tuple(s if d > 1 else 0 for d, s in zip(shape[:-2], strides[:-2], strict=True))
         itemsize = place.type.dtype.itemsize
         by_column = itemsize if shape[-1] in (0, 1) else strides[-1]
         by_row = max(shape[-1], 1) * itemsize if shape[-2] in (0, 1) else strides[-2]
-        return cls((0,) * (len(batch) - len(own)) + own, by_row, by_column)
+        return cls((0,) * (len(batch) - len(batch_strides)) + batch_strides, by_row, by_column)
 
     @classmethod
     def of_row(cls, place: Place) -> MatrixStrides:
@@ -90,13 +90,13 @@ class MatrixProduct:
         batch = c.type.static_shape[:-2]
         m, k = a.type.static_shape[-2:]
         n = b.type.static_shape[-1]
-        own = b.type.static_shape[:-2]
-        b_shape = (1,) * (len(batch) - len(own)) + own
-        whole = cls(
+        batch_shape = b.type.static_shape[:-2]
+        b_shape = (1,) * (len(batch) - len(batch_shape)) + batch_shape
+        unfolded = cls(
             c.type.dtype, a.type.dtype, batch, b_shape, m, n, k,
             MatrixStrides.of(a, batch), MatrixStrides.of(b, batch), MatrixStrides.of(c, batch), b.is_bound,
         )  # fmt: skip
-        return whole.folded()
+        return unfolded.folded()
 
     @classmethod
     def of_axes(cls, a: Place, b: Place, c: Place, axes: int) -> MatrixProduct:
@@ -113,10 +113,10 @@ class MatrixProduct:
         *runs, (_, by_column) = [(axis[0], axis[1]) for axis in merged(terms, strides[cut:])] or [(1, itemsize)]
         written = [(axis[0], axis[1]) for axis in merged(rows, c.strides[:cut])] or [(1, n * stored)]
         # Rows of C that are one axis keep those of A from nothing.
-        apart = (c.strides[:cut],) if len(written) > 1 else ()
-        together = merged(rows, strides[:cut], *apart)
+        extra_strides = (c.strides[:cut],) if len(written) > 1 else ()
+        together = merged(rows, strides[:cut], *extra_strides)
         lines = [(axis[0], axis[1]) for axis in together] or [(1, itemsize)]
-        if apart:
+        if extra_strides:
             written = [(axis[0], axis[2]) for axis in together]
         result = MatrixStrides((), written[-1][1], stored if n == 1 else c.strides[-1])
         return cls(
@@ -128,9 +128,9 @@ class MatrixProduct:
         left, right = ([*self.batch, self.m, self.k], [*(d for d in self.b_shape if d > 1), self.k, self.n])
         sums = f" -> {self.dtype}" if self.dtype is not self.factors else ""
         parts = [f"rows by {self.width}"] * bool(self.lines) + [f"terms by {self.length}"] * bool(self.runs)
-        apart = f" ({', '.join(parts)})" if parts else ""
+        suffix = f" ({', '.join(parts)})" if parts else ""
         b = f"{self.factors}{right}" if self.load is None else str(self.load)
-        return f"product {self.factors}{left}{apart} @ {b}{' bound' if self.is_bound else ''}{sums}"
+        return f"product {self.factors}{left}{suffix} @ {b}{' bound' if self.is_bound else ''}{sums}"
 
     @property
     def width(self) -> int:
@@ -201,16 +201,16 @@ class MatrixProduct:
         assert isinstance(b, np.ndarray), "B is one array"
         if not (self.entries and self.m and self.n):
             return
-        held = self.dtype.accumulator.numpy
-        left = self._rows(a).astype(held)
-        right = self._view(b, self.factors, self.b, self.k, self.n).astype(held)
-        found = (left @ right).astype(self.dtype.numpy)
+        accumulator = self.dtype.accumulator.numpy
+        left = self._rows(a).astype(accumulator)
+        right = self._view(b, self.factors, self.b, self.k, self.n).astype(accumulator)
+        result = (left @ right).astype(self.dtype.numpy)
         if self.result_lines:
             axes = (*self.result_lines, (self.width, self.c.by_row), (self.n, self.c.by_column))
             shape, strides = zip(*axes, strict=True)
-            np.ndarray(shape, self.dtype.numpy, c, 0, strides)[...] = found.reshape(shape)
+            np.ndarray(shape, self.dtype.numpy, c, 0, strides)[...] = result.reshape(shape)
         else:
-            self._view(c, self.dtype, self.c, self.m, self.n)[...] = found
+            self._view(c, self.dtype, self.c, self.m, self.n)[...] = result
 
     def _rows(self, data: np.ndarray) -> np.ndarray:
         if not (self.lines or self.runs):

@@ -92,8 +92,8 @@ def accumulate(
     base, nothing = finite(b, after), b.constant(peak, -inf)
     decay = table.call(b, exp.op, dtype, (b.fsub(peak, base),))
     decay = b.select(b.fcmp_ordered("==", peak, nothing), b.constant(peak, 0.0), decay)
-    own = table.call(b, exp.op, dtype, (b.fsub(x[0], base),))
-    return after, b.fadd(b.fmul(total, decay), own)
+    term = table.call(b, exp.op, dtype, (b.fsub(x[0], base),))
+    return after, b.fadd(b.fmul(total, decay), term)
 
 
 def logarithm(b: Assembler[V], table: ScalarTable, dtype: DType, carry: Carry[V]) -> V:
@@ -175,18 +175,18 @@ class ScanProblem:
 
     def run(self, b: Assembler[np.ndarray], table: ScalarTable, *operands: np.ndarray) -> np.ndarray:
         """Compute the scan of dense arrays by an assembler of arrays: the reference for tests of every generated scan."""
-        held = self.dtype.accumulator
+        accumulator = self.dtype.accumulator
         lines = [x.reshape(-1).view(self.dtype.numpy).reshape(self.outer, self.n, self.inner) for x in operands]
         result = np.empty((self.outer, self.n, self.inner), self.dtype.numpy)
-        like = np.empty((self.outer, self.inner), held.numpy)
-        carry = tuple(b.number(held, number, like) for number in self.rule.start(held, self.is_exclusive))
+        like = np.empty((self.outer, self.inner), accumulator.numpy)
+        carry = tuple(b.number(accumulator, number, like) for number in self.rule.start(accumulator, self.is_exclusive))
         for order in range(self.n):
             place = self.n - 1 - order if self.is_reversed else order
-            x = tuple(_register(line[:, place].astype(held.numpy)) for line in lines)
+            x = tuple(_register(line[:, place].astype(accumulator.numpy)) for line in lines)
             is_first = partial(b.number, bool_, order == 0, like)
-            before, carry = carry, self.rule.step(b, table, held, carry, x, is_first)
-            shown = self.rule.show(b, table, held, before if self.is_exclusive else carry)
-            result[:, place] = shown.view(held.numpy)
+            before, carry = carry, self.rule.step(b, table, accumulator, carry, x, is_first)
+            shown = self.rule.show(b, table, accumulator, before if self.is_exclusive else carry)
+            result[:, place] = shown.view(accumulator.numpy)
         return result
 
 

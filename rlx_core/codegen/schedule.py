@@ -59,11 +59,11 @@ class LoopSchedule:
 
 def levels(kernel: Kernel) -> tuple[int, ...]:
     """For each value, the number of reductions that must be complete before it can be computed."""
-    found: list[int] = []
+    result: list[int] = []
     for value in kernel.values:
-        below = max((found[a] for a in operands_of(value)), default=0)
-        found.append(below + isinstance(value, Reduce))
-    return tuple(found)
+        below = max((result[a] for a in operands_of(value)), default=0)
+        result.append(below + isinstance(value, Reduce))
+    return tuple(result)
 
 
 def schedule(kernel: Kernel) -> LoopSchedule:
@@ -78,19 +78,19 @@ def schedule(kernel: Kernel) -> LoopSchedule:
     plan: list[tuple[tuple[int, ...], tuple[int, ...]]] = [(group, ()) for group in groups]
     if inside:
         plan.append(((), inside))
-    kept: set[int] = set()
+    retained: set[int] = set()
     nests: list[Nest] = []
     for i, (group, stores) in enumerate(plan):
-        now = _needed(kernel, _roots(kernel, group, stores), kept)
-        later = [_needed(kernel, _roots(kernel, g, s), kept) for g, s in plan[i + 1 :]]
-        again = {v for v in now if any(v in other for other in later)}
+        now = _needed(kernel, _roots(kernel, group, stores), retained)
+        subsequent = [_needed(kernel, _roots(kernel, g, s), retained) for g, s in plan[i + 1 :]]
+        again = {v for v in now if any(v in other for other in subsequent)}
         expensive = {v for v in again if varies[v] and is_expensive(kernel.values[v])}
         # Only values outside of other kept values need to be kept.
         covered = {a for v in expensive for a in _needed(kernel, operands_of(kernel.values[v]), set())}
         keeps = tuple(
-            sorted(v for v in expensive if v not in covered or _is_read_directly(kernel, v, later, expensive))
+            sorted(v for v in expensive if v not in covered or _is_read_directly(kernel, v, subsequent, expensive))
         )
-        kept.update(keeps)
+        retained.update(keeps)
         nests.append(Nest(group, keeps, stores))
     return LoopSchedule(tuple(nests), finish)
 
@@ -99,17 +99,17 @@ def _roots(kernel: Kernel, reduces: Sequence[int], stores: Sequence[int]) -> tup
     return (*(a for r in reduces for a in operands_of(kernel.values[r])), *(kernel.stores[s].value for s in stores))
 
 
-def _needed(kernel: Kernel, roots: Sequence[int], kept: set[int]) -> set[int]:
+def _needed(kernel: Kernel, roots: Sequence[int], retained: set[int]) -> set[int]:
     """Return all values that a loop computes for its roots; finished reductions and kept values are only read."""
-    found: set[int] = set()
-    waiting = [r for r in roots if r not in kept]
+    needed: set[int] = set()
+    waiting = [r for r in roots if r not in retained]
     while waiting:
         value = waiting.pop()
-        if value in found or isinstance(kernel.values[value], Reduce):
+        if value in needed or isinstance(kernel.values[value], Reduce):
             continue
-        found.add(value)
-        waiting += [a for a in operands_of(kernel.values[value]) if a not in kept]
-    return found
+        needed.add(value)
+        waiting += [a for a in operands_of(kernel.values[value]) if a not in retained]
+    return needed
 
 
 def is_expensive(term: object) -> bool:
@@ -117,7 +117,7 @@ def is_expensive(term: object) -> bool:
     return isinstance(term, Apply) and type(term.op) in _EXPENSIVE
 
 
-def _is_read_directly(kernel: Kernel, value: int, later: Sequence[set[int]], expensive: set[int]) -> bool:
+def _is_read_directly(kernel: Kernel, value: int, subsequent: Sequence[set[int]], expensive: set[int]) -> bool:
     """Return whether a later loop reads a value other than through another one that is kept."""
     users = [u for u, term in enumerate(kernel.values) if value in operands_of(term)]
-    return any(u in other and u not in expensive for other in later for u in users)
+    return any(u in other and u not in expensive for other in subsequent for u in users)

@@ -58,16 +58,16 @@ class SizedKernel:
         moving = [_moving(extents, group) for group in self.groups]
         if not all(_is_one_walk(extents, accesses, axes) for axes in moving):
             return None
-        found = dict(binding.sizes)
+        values = dict(binding.sizes)
         for expected, plain in zip(self._expected, accesses, strict=True):
             strides = plain.strides
             numbers = (*[strides[axes[0]] if axes else None for axes in moving], plain.offset, *plain.chosen)
-            for wanted, number in zip(expected, numbers, strict=True):
-                if isinstance(wanted, SizeSymbol):
-                    found[wanted] = 0 if number is None else number
-                elif number is not None and wanted != number:
+            for expected_size, number in zip(expected, numbers, strict=True):
+                if isinstance(expected_size, SizeSymbol):
+                    values[expected_size] = 0 if number is None else number
+                elif number is not None and expected_size != number:
                     return None
-        return DimBinding(found)
+        return DimBinding(values)
 
     @lazy
     def _expected(self) -> list[tuple[int | SizeSymbol, ...]]:
@@ -85,8 +85,8 @@ class SizedKernel:
 def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> SizedKernel:
     """The kernel for all sizes that lie as those of `binding` do in `layout`."""
     sizes = [formula.extents[axis] for axis in axes_of(formula)]
-    whole = whole_kernel(formula, layout.operands, layout.results, binding)
-    groups = _groups(whole, sizes)
+    base_kernel = whole_kernel(formula, layout.operands, layout.results, binding)
+    groups = _groups(base_kernel, sizes)
     extents = tuple(product([sizes[axis] for axis in group]) for group in groups)
     numbers = count()
 
@@ -94,62 +94,65 @@ def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> Sized
         return unknown(f"{next(numbers)}")
 
     def opened(access: LoadOrStore) -> LoadOrStore:
-        held = _strides(whole, access, groups)
-        within = [s for s, n in zip(held, extents, strict=True) if s and isinstance(n, Expr)]
+        group_strides = _strides(base_kernel, access, groups)
+        within = [s for s, n in zip(group_strides, extents, strict=True) if s and isinstance(n, Expr)]
 
         def stride(known: int | None, group: Sequence[int]) -> int:
             if known is None:  # one element: it may say that it is repeated or contiguous, and nothing else
                 lies = access.strides[group[-1]]
-                return lies if lies in (0, _itemsize(whole, access)) else open_number()
+                return lies if lies in (0, _itemsize(base_kernel, access)) else open_number()
             return known if known <= min(within, default=known) else open_number()
 
-        strides = tuple(starmap(stride, zip(held, groups, strict=True)))
+        strides = tuple(starmap(stride, zip(group_strides, groups, strict=True)))
         return evolve(access, strides=strides, offset=open_number() if access.offset else 0)
 
     values = tuple(
         # The stride of a data-dependent index is looked up: once per row, mostly.
-        evolve(opened(v), dynamic=tuple((at, open_number()) for at, _ in v.dynamic))
+        evolve(opened(v), dynamic=tuple((value, open_number()) for value, _ in v.dynamic))
         if isinstance(v, Load)
         else evolve(v, axis=next(i for i, group in enumerate(groups) if v.axis in group))
         if isinstance(v, Index)
         else v
-        for v in whole.values
+        for v in base_kernel.values
     )
-    stores = tuple(opened(s) for s in whole.stores)
-    grid = sum(1 for group in groups if group[0] < whole.grid)
-    kernel = Kernel(whole.name, cast("tuple[int, ...]", extents), grid, whole.buffers, values, stores)
+    stores = tuple(opened(s) for s in base_kernel.stores)
+    grid = sum(1 for group in groups if group[0] < base_kernel.grid)
+    kernel = Kernel(base_kernel.name, cast("tuple[int, ...]", extents), grid, base_kernel.buffers, values, stores)
     return SizedKernel(formula, kernel, groups)
 
 
-def _itemsize(whole: Kernel, access: Load | Store) -> int:
+def _itemsize(kernel: Kernel, access: Load | Store) -> int:
     """Bytes of an element."""
-    return whole.buffers[access.buffer].dtype.itemsize
+    return kernel.buffers[access.buffer].dtype.itemsize
 
 
 def _chosen(access: Load | Store) -> tuple[int, ...]:
     return tuple(stride for _, stride in access.dynamic) if isinstance(access, Load) else ()
 
 
-def _groups(whole: Kernel, sizes: Sequence[Dim]) -> Groups:
+def _groups(kernel: Kernel, sizes: Sequence[Dim]) -> Groups:
     """Return groups of neighbouring axes that can be fused in all accesses, without those of size 1.
 
     If an axis has only one element, its stride is arbitrary, so it remains separate.
     """
-    indexed = {v.axis for v in whole.values if isinstance(v, Index)}
-    is_plain = [axis not in indexed and whole.extents[axis] > 1 for axis in range(len(sizes))]
+    indexed = {v.axis for v in kernel.values if isinstance(v, Index)}
+    is_plain = [axis not in indexed and kernel.extents[axis] > 1 for axis in range(len(sizes))]
     groups: list[tuple[int, ...]] = []
     for axis, size in enumerate(sizes):
         if size == 1 and axis not in indexed:
             continue
         before = groups[-1] if groups else ()
         is_one = (
-            bool(before) and is_plain[axis] and is_plain[before[-1]] and (axis < whole.grid) == (before[0] < whole.grid)
+            bool(before)
+            and is_plain[axis]
+            and is_plain[before[-1]]
+            and (axis < kernel.grid) == (before[0] < kernel.grid)
         )
-        if is_one and _is_one_axis(whole, (*before, axis)):
+        if is_one and _is_one_axis(kernel, (*before, axis)):
             groups[-1] = (*before, axis)
         else:
             groups.append((axis,))
-    if whole.row_axes and not any(group[0] >= whole.grid for group in groups):
+    if kernel.row_axes and not any(group[0] >= kernel.grid for group in groups):
         groups.append((len(sizes) - 1,))  # a row of one element is still a row
     return tuple(groups)
 
@@ -159,9 +162,9 @@ def _moving(extents: Sequence[int], group: Sequence[int]) -> list[int]:
     return [axis for axis in reversed(group) if extents[axis] != 1]
 
 
-def _is_one_axis(whole: Kernel, group: Sequence[int]) -> bool:
+def _is_one_axis(kernel: Kernel, group: Sequence[int]) -> bool:
     """Return whether all accesses walk the axes of a group as if they were one."""
-    return _is_one_walk(whole.extents, whole.accesses, _moving(whole.extents, group))
+    return _is_one_walk(kernel.extents, kernel.accesses, _moving(kernel.extents, group))
 
 
 def _is_one_walk(extents: Sequence[int], accesses: Sequence[Walked], moving: Sequence[int]) -> bool:
@@ -175,9 +178,9 @@ def _is_one_walk(extents: Sequence[int], accesses: Sequence[Walked], moving: Seq
     )
 
 
-def _strides(whole: Kernel, access: Load | Store, groups: Groups) -> list[int | None]:
+def _strides(kernel: Kernel, access: Load | Store, groups: Groups) -> list[int | None]:
     """The stride along each group; `None` where it has one element."""
-    moving = (_moving(whole.extents, group) for group in groups)
+    moving = (_moving(kernel.extents, group) for group in groups)
     return [access.strides[axes[0]] if axes else None for axes in moving]
 
 
@@ -210,16 +213,16 @@ def sized_layout(node: Node, layout: Layout) -> Layout:
 
 def layout_sizes(sized: Layout, layout: Layout) -> dict[SizeSymbol, int] | None:
     """The strides that a sized layout leaves open; `None` where operands or results lie in another way."""
-    found: dict[SizeSymbol, int] = {}
+    sizes: dict[SizeSymbol, int] = {}
     pairs = zip((*sized.operands, *sized.results), (*layout.operands, *layout.results), strict=True)
-    for wanted, given in pairs:
-        if wanted is None or given is None:
+    for expected, actual in pairs:
+        if expected is None or actual is None:
             continue
-        strides: tuple[Dim, ...] = wanted.strides
-        for stride, known, size in zip(strides, given.strides, given.type.shape, strict=True):
+        strides: tuple[Dim, ...] = expected.strides
+        for stride, known, size in zip(strides, actual.strides, actual.type.shape, strict=True):
             if isinstance(stride, Expr):
                 (name,) = free_symbols(stride)
-                found[name] = 0 if size == 1 else known
+                sizes[name] = 0 if size == 1 else known
             elif size != 1 and stride != known:
                 return None
-    return found
+    return sizes

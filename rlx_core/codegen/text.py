@@ -43,8 +43,8 @@ def _lines(kernel: Kernel) -> Iterator[str]:
     plan = schedule(kernel)
     for i, nest in enumerate(plan.nests):
         parts = [("reduce", nest.reduces), ("keep", nest.keeps), ("store", nest.stores)]
-        said = "; ".join(f"{word} {', '.join(_listed(word, numbers))}" for word, numbers in parts if numbers)
-        yield f"  # loop {i}: {said or 'nothing'}"
+        text = "; ".join(f"{word} {', '.join(_listed(word, numbers))}" for word, numbers in parts if numbers)
+        yield f"  # loop {i}: {text or 'nothing'}"
     if plan.finish:
         yield f"  # then: store {', '.join(map(str, plan.finish))}"
 

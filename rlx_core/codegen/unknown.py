@@ -25,5 +25,5 @@ def said(**numbers: int) -> DimBinding:
 
 @cache
 def _symbol(name: str) -> SizeSymbol:
-    (found,) = free_symbols(symbol(f"{PREFIX}{name}"))
-    return found
+    (free,) = free_symbols(symbol(f"{PREFIX}{name}"))
+    return free

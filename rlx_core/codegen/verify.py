@@ -22,8 +22,8 @@ def check_kernel(kernel: Kernel) -> Kernel:
     """
     faults = [Fact(where, what) for where, what in _faults(kernel)]
     if faults:
-        said = "1 rule is" if len(faults) == 1 else f"{len(faults)} rules are"
-        raise VerifyError(f"kernel {kernel.name}: {said} broken, the first at {faults[0].label}", *faults)
+        subject = "1 rule is" if len(faults) == 1 else f"{len(faults)} rules are"
+        raise VerifyError(f"kernel {kernel.name}: {subject} broken, the first at {faults[0].label}", *faults)
     return kernel
 
 
@@ -91,12 +91,12 @@ def _apply_faults(value: Apply, types: tuple[TensorType, ...]) -> Iterator[str]:
         yield f"{value.op.name} is not a primitive"
         return
     try:
-        found = infer(value.op, types)
+        inferred = infer(value.op, types)
     except RlxError as error:
         yield error.message
         return
-    if found != (TensorType(value.dtype),):
-        yield f"{value.op.name} gives {', '.join(map(str, found))}, not {value.dtype}"
+    if inferred != (TensorType(value.dtype),):
+        yield f"{value.op.name} gives {', '.join(map(str, inferred))}, not {value.dtype}"
 
 
 def _access_faults(kernel: Kernel, buffer: int, strides: tuple[int, ...]) -> Iterator[str]:

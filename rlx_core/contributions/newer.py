@@ -24,19 +24,19 @@ _skipped: ContextVar[list[str] | None] = ContextVar("fields of later versions", 
 @contextmanager
 def noting_newer_fields() -> Iterator[list[str]]:
     """The fields that are skipped while the block runs: `KernelSpec.sharding`."""
-    found: list[str] = []
-    token = _skipped.set(found)
+    skipped: list[str] = []
+    token = _skipped.set(skipped)
     try:
-        yield found
+        yield skipped
     finally:
         _skipped.reset(token)
 
 
 def skips_newer_fields(cls: _T) -> _T:
     """The class of a record, whose constructor skips keywords that it does not know while a plugin is collected."""
-    made: Any = cls
-    plain = made.__init__
-    known = frozenset(each.name for each in attrs.fields(made))
+    decorated: Any = cls
+    plain = decorated.__init__
+    known = frozenset(each.name for each in attrs.fields(decorated))
 
     @functools.wraps(plain)
     def initialise(self: Any, *args: Any, **fields: Any) -> None:
@@ -48,5 +48,5 @@ def skips_newer_fields(cls: _T) -> _T:
                     skipped.append(f"{cls.__name__}.{name}")
         plain(self, *args, **fields)
 
-    made.__init__ = initialise
+    decorated.__init__ = initialise
     return cls

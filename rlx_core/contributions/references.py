@@ -53,14 +53,14 @@ class LazyRef:
 
     def _find(self) -> Any:
         try:
-            found = self.held[0] if self.held else import_address(self.text)
-            return found if self.item is None else member(found, self.item)
+            value = self.held[0] if self.held else import_address(self.text)
+            return value if self.item is None else member(value, self.item)
         except (KeyboardInterrupt, PluginError):
             raise
         except BaseException as cause:
             # A module may do anything while it is imported, even exit; see docs/decisions/0002-plugin-discovery-and-isolation.md.
-            said = cause.message if isinstance(cause, RlxError) else cause
-            raise PluginError(f"{self}: loading it raised {type(cause).__name__}", Fact("cause", said)) from cause
+            reason = cause.message if isinstance(cause, RlxError) else cause
+            raise PluginError(f"{self}: loading it raised {type(cause).__name__}", Fact("cause", reason)) from cause
 
     def __str__(self) -> str:
         return self.text if self.item is None else f"{self.text}[{self.item}]"
@@ -76,18 +76,18 @@ def reference(thing: object) -> LazyRef:
         return LazyRef(thing)
     described: Any = thing if hasattr(thing, "__qualname__") else type(thing)
     # The object's name distinguishes it from others of its class, where it has one: two tables are two records.
-    own = f"({thing.name})" if described is not thing and isinstance(thing, Named) else ""
-    return LazyRef(f"{described.__module__}:{described.__qualname__}{own}", held=(thing,))
+    suffix = f"({thing.name})" if described is not thing and isinstance(thing, Named) else ""
+    return LazyRef(f"{described.__module__}:{described.__qualname__}{suffix}", held=(thing,))
 
 
 def import_address(text: str) -> Any:
     """Import `"package.module:attribute.attribute"`."""
     module_name, _, path = text.partition(":")
     with collecting_seldom():
-        found: Any = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module_name)
     for attribute in path.split("."):
-        found = getattr(found, attribute)
-    return found
+        value = getattr(value, attribute)
+    return value
 
 
 def member(family: object, name: str) -> object:

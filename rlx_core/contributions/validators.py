@@ -16,9 +16,9 @@ OPTION_NAME: Final = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*")
 VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
-def refusal(record: object, label: str, found: object, wanted: str, hint: str | None = None) -> PluginError:
+def refusal(record: object, label: str, actual: object, expected: str, hint: str | None = None) -> PluginError:
     """Return the error for an invalid field of a record: the field, its value, and the expected form."""
-    return PluginError(f"{type(record).__name__}: {label} is {found!r}, not {wanted}", hint=hint)
+    return PluginError(f"{type(record).__name__}: {label} is {actual!r}, not {expected}", hint=hint)
 
 
 def domain_name(record: object, attribute: Attribute[str], value: object) -> None:

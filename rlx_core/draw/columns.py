@@ -81,8 +81,8 @@ def _columns(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> list
         if upper in heir or lower in aligned:
             continue
         ranks, known = (rank[upper], rank[lower]), taken[cells[upper].row]
-        at = bisect(known, ranks)
-        if (at and known[at - 1][1] > ranks[1]) or (at < len(known) and known[at][1] < ranks[1]):
+        index = bisect(known, ranks)
+        if (index and known[index - 1][1] > ranks[1]) or (index < len(known) and known[index][1] < ranks[1]):
             continue
         insort(known, ranks)
         heir[upper] = lower
@@ -111,7 +111,7 @@ def _preferences(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> 
 
 def _left_to_right(right: Mapping[int, Mapping[int, float]], left: Mapping[int, Mapping[int, float]]) -> list[int]:
     """Return the columns in an order in which all left neighbours of a column come before it."""
-    waiting = {c: len(found) for c, found in left.items()}
+    waiting = {c: len(neighbours) for c, neighbours in left.items()}
     ready = deque(c for c, count in waiting.items() if count == 0)
     order: list[int] = []
     while ready:

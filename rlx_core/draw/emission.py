@@ -97,9 +97,9 @@ def steps_called(lir: Lir, which: int | str) -> tuple[int, ...]:
         UnknownNameError: No step matches.
     """
     if isinstance(which, str) and not which.isdecimal():
-        found = tuple(i for i, step in enumerate(lir.steps) if which in _names(step))
-        if found:
-            return found
+        matches = tuple(i for i, step in enumerate(lir.steps) if which in _names(step))
+        if matches:
+            return matches
         names = {name for step in lir.steps for name in (step.node.op.name.removeprefix("rlx."), step.kernel)}
         raise UnknownNameError(
             f"emit: no step is called {which!r}",
@@ -109,8 +109,8 @@ def steps_called(lir: Lir, which: int | str) -> tuple[int, ...]:
         )
     number = int(which)
     if not 0 <= number < len(lir.steps):
-        there = f"0..{len(lir.steps) - 1}" if lir.steps else "none"
-        raise UnknownNameError(f"emit: there is no step {number}; the plan has {len(lir.steps)} ({there})")
+        valid = f"0..{len(lir.steps) - 1}" if lir.steps else "none"
+        raise UnknownNameError(f"emit: there is no step {number}; the plan has {len(lir.steps)} ({valid})")
     return (number,)
 
 
@@ -136,8 +136,8 @@ def _written(lir: Lir, level: Level, listings: Sequence[Listing]) -> Iterator[st
     for each in sorted(listings, key=lambda listing: listing.steps):
         first = lir.steps[each.steps[0]]
         numbers = ", ".join(map(str, each.steps))
-        said = f"; {each.note}" if each.note else ""
-        whose = f"{'step' if len(each.steps) == 1 else 'steps'} {numbers}: {first.node.op.name} by {first.kernel}{said}"
+        note = f"; {each.note}" if each.note else ""
+        whose = f"{'step' if len(each.steps) == 1 else 'steps'} {numbers}: {first.node.op.name} by {first.kernel}{note}"
         yield f"{level.comment} {whose}\n{each.text}"
 
 
@@ -145,11 +145,11 @@ def _written(lir: Lir, level: Level, listings: Sequence[Listing]) -> Iterator[st
 
 
 def _loops(lir: Lir, steps: Sequence[int]) -> Iterator[Listing]:
-    found: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, str], list[int]] = {}
     for i in steps:
         # The kernel's own name distinguishes steps that have the same meaning and run differently.
-        found.setdefault((_loop_text(lir, lir.steps[i]), lir.steps[i].kernel), []).append(i)
-    for (text, _), numbers in found.items():
+        groups.setdefault((_loop_text(lir, lir.steps[i]), lir.steps[i].kernel), []).append(i)
+    for (text, _), numbers in groups.items():
         yield Listing(tuple(numbers), text, "" if text else "its meaning is not one loop kernel")
 
 

@@ -128,19 +128,19 @@ def _ordered_rows(cells: Sequence[ColumnCell]) -> list[list[int]]:
     for i, cell in enumerate(cells):
         rows[cell.row].append(i)
     rank = {i: float(k) for row in rows for k, i in enumerate(row)}
-    best, fewest = [list(row) for row in rows], _crossings(cells, rows)
+    best, fewest_crossings = [list(row) for row in rows], _crossings(cells, rows)
     for sweep in range(_SWEEPS):
-        if fewest == 0:
+        if fewest_crossings == 0:
             break
         is_down = sweep % 2 == 0
         for row in rows if is_down else reversed(rows):
             neighbours = {i: cells[i].above if is_down else cells[i].below for i in row}
-            wanted = {i: fmean(rank[n] for n in near) if near else rank[i] for i, near in neighbours.items()}
-            row.sort(key=lambda i, wanted=wanted: (wanted[i], rank[i], i))  # type: ignore[misc]
+            barycenters = {i: fmean(rank[n] for n in near) if near else rank[i] for i, near in neighbours.items()}
+            row.sort(key=lambda i, barycenters=barycenters: (barycenters[i], rank[i], i))  # type: ignore[misc]
             rank.update({i: float(k) for k, i in enumerate(row)})
         count = _crossings(cells, rows)
-        if count < fewest:
-            best, fewest = [list(row) for row in rows], count
+        if count < fewest_crossings:
+            best, fewest_crossings = [list(row) for row in rows], count
     return best
 
 

@@ -74,12 +74,12 @@ def program_parts(
 ) -> Iterator[str]:
     """The picture and the text of a graph or a plan."""
     graph = program.graph if isinstance(program, Lir) else program
-    found = drawable(program, outputs)
-    if found is None:
+    drawing = drawable(program, outputs)
+    if drawing is None:
         counts = Counter(n.op.name.removeprefix("rlx.") for n in graph.nodes if not n.is_leaf)
         yield section(f"{len(graph.nodes)} nodes, too many to draw", table(("op", "nodes>"), counts.most_common()))
     else:
-        drawn, how = found
+        drawn, how = drawing
         yield section(f"picture{how}", f'<div class="picture">{drawn.svg(embedded=True)}</div>', is_open=is_open)
     if len(graph.nodes) <= _NODES:
         lines = (print_lir(program) if isinstance(program, Lir) else print_graph(program)).splitlines()
@@ -89,8 +89,8 @@ def program_parts(
 
 def program_svg(program: Graph | Lir, outputs: Sequence[str] | None = None) -> str:
     """Return the picture without a page: in the form of the HTML, or with chains joined if the HTML has no picture."""
-    found = drawable(program, outputs)
-    return svg(program, collapse=True, chains=True, outputs=outputs) if found is None else found[0].svg()
+    drawing = drawable(program, outputs)
+    return svg(program, collapse=True, chains=True, outputs=outputs) if drawing is None else drawing[0].svg()
 
 
 def drawable(program: Graph | Lir, outputs: Sequence[str] | None = None) -> tuple[Picture, str] | None:
@@ -99,13 +99,13 @@ def drawable(program: Graph | Lir, outputs: Sequence[str] | None = None) -> tupl
     count = sum(not isinstance(n.op, Constant) for n in graph.nodes)
     if count > _NODES:
         return None
-    for most, collapse, chains, how in (
+    for limit, collapse, chains, how in (
         (_ALL, False, False, ""),
         (_BLOCKS, True, False, ", a box a block"),
         (_CHAINS, True, True, ", a box a block or a chain of ops"),
     ):
         drawn = picture(program, collapse=collapse, chains=chains, outputs=outputs)
-        if len(drawn.items) <= most:
+        if len(drawn.items) <= limit:
             return drawn, how
     return None
 

@@ -18,8 +18,8 @@ def memory_report(lir: Lir) -> str:
     if not lir.is_planned:
         sizes = ", ".join(sorted(map(str, lir.graph.symbols)))
         return f"{lir.graph.name}: a template; bytes are known once {sizes} are bound\n"
-    held = frozenset(v for v in lir.slots if v.node.is_leaf)
-    ranges = live_ranges(lir, held)
+    leaves = frozenset(v for v in lir.slots if v.node.is_leaf)
+    ranges = live_ranges(lir, leaves)
     bound = lower_bound(ranges)
     ratio = f"{lir.arena_nbytes / bound:.3f} of the lower bound" if bound else "nothing to hold"
     lines = [

@@ -82,11 +82,11 @@ def picture(
 ) -> Picture:
     """The boxes of a picture; arguments as for `svg`."""
     graph = program.graph if isinstance(program, Lir) else program
-    held = _held(graph) if collapse else {}
-    drawn = [n for n in graph.nodes if not isinstance(n.op, Param | Constant) and n.index not in held]
+    hidden = _held(graph) if collapse else {}
+    drawn = [n for n in graph.nodes if not isinstance(n.op, Param | Constant) and n.index not in hidden]
     groups = list(_groups(drawn)) if collapse else [(n,) for n in drawn]
     groups = _chained(groups, graph) if chains else groups
-    items = [_item(nodes, program, held) for nodes in groups]
+    items = [_item(nodes, program, hidden) for nodes in groups]
     home = {v: i for i, item in enumerate(items) for n in item.nodes for v in n.results}
     items += [
         _output_item(n, i, v) for i, (n, v) in enumerate(zip(_outputs(program, outputs), graph.outputs, strict=True))
@@ -96,9 +96,9 @@ def picture(
     return Picture(graph.name, tuple(items), tuple(sources))
 
 
-def _outputs(program: Graph | Lir, given: Sequence[str] | None) -> list[str]:
-    if given is not None:
-        return list(given)
+def _outputs(program: Graph | Lir, names: Sequence[str] | None) -> list[str]:
+    if names is not None:
+        return list(names)
     if isinstance(program, Lir):
         return [entry.name for entry in program.manifest.outputs]
     return [f"out{i}" for i in range(len(program.outputs))]
@@ -109,16 +109,16 @@ def _outputs(program: Graph | Lir, given: Sequence[str] | None) -> list[str]:
 
 def _held(graph: Graph) -> dict[int, Node]:
     """Return the nodes that are written into their only reader, by number: computations on params and constants alone."""
-    found: dict[int, Node] = {}
+    hidden: dict[int, Node] = {}
     for node in graph.nodes:
         operands = [v.node for v in node.present()]
         if node.is_leaf or not operands or any(v in graph.output_set for v in node.results):
             continue
-        if all(isinstance(n.op, Param | Constant) or n.index in found for n in operands):
+        if all(isinstance(n.op, Param | Constant) or n.index in hidden for n in operands):
             readers = {user.index for v in node.results for user in graph.uses[v]}
             if len(readers) == 1:
-                found[node.index] = node
-    return found
+                hidden[node.index] = node
+    return hidden
 
 
 def _block_of(node: Node) -> str | None:
@@ -146,15 +146,15 @@ def _chained(groups: Sequence[tuple[Node, ...]], graph: Graph) -> list[tuple[Nod
     home = {v: i for i, nodes in enumerate(groups) for n in nodes for v in n.results}
     sources = [{home[v] for n in nodes for v in n.present() if v in home} - {i} for i, nodes in enumerate(groups)]
     readers: dict[int, set[int]] = {i: set() for i in range(len(groups))}
-    for i, found in enumerate(sources):
-        for s in found:
+    for i, item_sources in enumerate(sources):
+        for s in item_sources:
             readers[s].add(i)
-    kept = {home[v] for v in graph.outputs if v in home} | {i for i, nodes in enumerate(groups) if nodes[0].is_leaf}
+    fixed = {home[v] for v in graph.outputs if v in home} | {i for i, nodes in enumerate(groups) if nodes[0].is_leaf}
     joined: dict[int, list[Node]] = {}
     end: dict[int, int] = {}
     for i, nodes in enumerate(groups):
         (only,) = sources[i] if len(sources[i]) == 1 else (None,)
-        start = i if only is None or only in kept or readers[only] != {i} else end[only]
+        start = i if only is None or only in fixed or readers[only] != {i} else end[only]
         joined.setdefault(start, []).extend(nodes)
         end[i] = start
     # A chain is placed at its last node: by then all that it reads was placed, and nothing that reads it.
@@ -162,8 +162,8 @@ def _chained(groups: Sequence[tuple[Node, ...]], graph: Graph) -> list[tuple[Nod
 
 
 def _sources(item: _Item, home: Mapping[Value, int]) -> tuple[int, ...]:
-    own = {id(n) for n in item.nodes}
-    read = [home[v] for n in item.nodes for v in n.present() if v in home and id(v.node) not in own]
+    members = {id(n) for n in item.nodes}
+    read = [home[v] for n in item.nodes for v in n.present() if v in home and id(v.node) not in members]
     return tuple(dict.fromkeys(read))
 
 
@@ -175,11 +175,11 @@ def _family(node: Node) -> str:
 # ------------------------------------------------------------------------------------------------ text
 
 
-def _item(nodes: tuple[Node, ...], program: Graph | Lir, held: Mapping[int, Node]) -> _Item:
-    return _node_item(nodes[0], program, held) if len(nodes) == 1 else _group_item(nodes)
+def _item(nodes: tuple[Node, ...], program: Graph | Lir, hidden: Mapping[int, Node]) -> _Item:
+    return _node_item(nodes[0], program, hidden) if len(nodes) == 1 else _group_item(nodes)
 
 
-def _node_item(node: Node, program: Graph | Lir, held: Mapping[int, Node]) -> _Item:
+def _node_item(node: Node, program: Graph | Lir, hidden: Mapping[int, Node]) -> _Item:
     if isinstance(node.op, Input):
         return _Item((node,), node.op.label, (str(node.type),), _tooltip(node), "core.input")
     short = _short(node)
@@ -188,7 +188,9 @@ def _node_item(node: Node, program: Graph | Lir, held: Mapping[int, Node]) -> _I
     notes = [", ".join(map(str, node.types))]
     notes += [_clipped(" ".join(inside))] if inside else []
     notes += [
-        _held_note(v, held) for v in node.present() if isinstance(v.node.op, Param | Constant) or v.node.index in held
+        _held_note(v, hidden)
+        for v in node.present()
+        if isinstance(v.node.op, Param | Constant) or v.node.index in hidden
     ]
     is_view = False
     if isinstance(program, Lir):
@@ -201,24 +203,24 @@ def _short(node: Node) -> str:
     return node.op.name.removeprefix("rlx.")
 
 
-def _held_note(value: Value, held: Mapping[int, Node]) -> str:
+def _held_note(value: Value, hidden: Mapping[int, Node]) -> str:
     op = value.node.op
     if isinstance(op, Constant):
         return f"const {_constant_text(value)}"
     around = f" {value.type}"
     if isinstance(op, Param):
         return f"{_tail(op.label, _LONGEST - len(around))}{around}"
-    made: list[str] = []
+    steps: list[str] = []
     node = value.node
-    while node.index in held:  # through single operands to the param, whose name the reader knows
-        made.append(_short(node))
+    while node.index in hidden:  # through single operands to the param, whose name the reader knows
+        steps.append(_short(node))
         first = next(node.present()).node
-        if len(node.operands) > 1 or first.index not in held:
+        if len(node.operands) > 1 or first.index not in hidden:
             break
         node = first
     leaf = next(node.present()).node
     name = leaf.op.label if isinstance(leaf.op, Param) else "…"
-    called = ".".join(reversed(made))
+    called = ".".join(reversed(steps))
     return f"{_tail(name, _LONGEST - len(around) - len(called) - 1)}.{called}{around}"
 
 
@@ -315,8 +317,8 @@ def _page(
 
 
 def _edge(route: Route, source: _Item, arrow: str) -> str:
-    (x, y), *rest = route.points
-    path = f"M{x:.1f} {y:.1f}" + "".join(f" L{a:.1f} {b:.1f}" for a, b in rest)
+    (x, y), *others = route.points
+    path = f"M{x:.1f} {y:.1f}" + "".join(f" L{a:.1f} {b:.1f}" for a, b in others)
     return f'<path d="{path}" fill="none" stroke="{_colour(source.family, 0.5, 0.4)}" marker-end="url(#{arrow})"/>'
 
 

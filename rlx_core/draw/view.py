@@ -100,8 +100,10 @@ def diff(before: Graph, after: Graph) -> str:
     """
     old, new = value_names(before), value_names(after)
     matched, lines = _matched(before, after, old, new)
-    wanted = [matched.get(v) for v in before.outputs]
-    if len(before.outputs) != len(after.outputs) or any(a is not b for a, b in zip(wanted, after.outputs, strict=True)):
+    expected = [matched.get(v) for v in before.outputs]
+    if len(before.outputs) != len(after.outputs) or any(
+        a is not b for a, b in zip(expected, after.outputs, strict=True)
+    ):
         lines.append((len(after.nodes), f"- return {', '.join(old[v] for v in before.outputs)}"))
         lines.append((len(after.nodes), f"+ return {', '.join(new[v] for v in after.outputs)}"))
     removed = [g for g in before.guards if g not in after.guards]

@@ -81,9 +81,9 @@ class RlxError(Exception):
     def __str__(self) -> str:
         rows = [(f.label, str(f.found), "" if f.where is None else str(f.where)) for f in self.facts]
         label_width = max([len(label) for label, _, _ in rows] + [4])
-        found_width = min(max([len(found) for _, found, where in rows if where] + [0]), 48)
+        found_width = min(max([len(value) for _, value, where in rows if where] + [0]), 48)
         lines = [self.message]
-        lines += [f"  {label:<{label_width}}  {found:<{found_width}}  {where}".rstrip() for label, found, where in rows]
+        lines += [f"  {label:<{label_width}}  {value:<{found_width}}  {where}".rstrip() for label, value, where in rows]
         if self.hint:
             lines.append(f"  {'hint':<{label_width}}  {self.hint}")
         lines.append(f"  {'more':<{label_width}}  rlx explain {self.page}")

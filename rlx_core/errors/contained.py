@@ -47,9 +47,9 @@ class contained:
     ) -> None:
         if error is not None and is_contained(error):
             typed = importlib.import_module("rlx_core.plugins.use").typed_error
-            found = typed(self.kind, self.name, self.step, self.plugin, error)
-            if found is not error:
-                raise found from error
+            translated = typed(self.kind, self.name, self.step, self.plugin, error)
+            if translated is not error:
+                raise translated from error
 
 
 def reraise(error: BaseException, kind: str, name: str, step: str, plugin: str | None = None) -> NoReturn:

@@ -44,8 +44,8 @@ def lacking(what: str, error: BaseException) -> OutOfMemoryError:
 def in_our_words(what: str, error: BaseException) -> RlxError | None:
     """Return the typed error for a lack of memory or a half-imported module; `None` for other exceptions."""
     if isinstance(error, RlxError):  # a failed plugin's error has its cause
-        lacks = not isinstance(error, OutOfMemoryError) and is_lack(error.__cause__)
-        return lacking(what, error) if lacks else None
+        is_shortage = not isinstance(error, OutOfMemoryError) and is_lack(error.__cause__)
+        return lacking(what, error) if is_shortage else None
     if is_lack(error):
         return lacking(what, error)
     module = _half_imported(error)
@@ -85,6 +85,6 @@ class typed_lacks(ContextDecorator):
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        found = None if error is None else in_our_words(self.what, error)
-        if found is not None:
-            raise found from error
+        translated = None if error is None else in_our_words(self.what, error)
+        if translated is not None:
+            raise translated from error

@@ -18,40 +18,40 @@ __all__ = ["VARIABLE", "shorten"]
 VARIABLE: Final = "RLX_TRACEBACK"
 """The environment variable: `short` (the default) or `full`."""
 
-_OWN: Final = f"{Path(__file__).resolve().parents[1]}{os.sep}"
+_PACKAGE_FOLDER: Final = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 _BETWEEN: Final = frozenset(("contextlib.py",))
 """Files of the standard library that may have frames between rlx's."""
 
 
-def shorten(error: BaseException, *, kept: int = 1) -> None:
+def shorten(error: BaseException, *, limit: int = 1) -> None:
     """Keep the user's frames in the traceback of an error, and the outermost of rlx's.
 
     Args:
         error: An error on its way to the user; one that rlx did not mean, raised by rlx's own code, is left as it is.
-        kept: How many frames of rlx's are kept: none where the caller is a function of rlx that users call.
+        limit: How many frames of rlx's are kept: none where the caller is a function of rlx that users call.
     """
     frames = list(_frames(error.__traceback__))
     is_meant = isinstance(error, RlxError) or not (frames and _is_own(frames[-1]))
     if not is_meant or _wants_all():
         return
     short: TracebackType | None = None
-    own = [each for each in frames if _is_own(each)][:kept]
+    package_frames = [each for each in frames if _is_own(each)][:limit]
     for each in reversed(frames):
-        if each in own or not (_is_own(each) or Path(each.tb_frame.f_code.co_filename).name in _BETWEEN):
+        if each in package_frames or not (_is_own(each) or Path(each.tb_frame.f_code.co_filename).name in _BETWEEN):
             short = TracebackType(short, each.tb_frame, each.tb_lasti, each.tb_lineno)
     error.__traceback__ = short
 
 
 def _frames(traceback: TracebackType | None) -> list[TracebackType]:
-    found = []
+    result = []
     while traceback is not None:
-        found.append(traceback)
+        result.append(traceback)
         traceback = traceback.tb_next
-    return found
+    return result
 
 
 def _is_own(traceback: TracebackType) -> bool:
-    return traceback.tb_frame.f_code.co_filename.startswith(_OWN)
+    return traceback.tb_frame.f_code.co_filename.startswith(_PACKAGE_FOLDER)
 
 
 def _wants_all() -> bool:

@@ -72,21 +72,21 @@ def load(
     """
     from rlx_core.pipeline.set_up import working_on  # here, because a process that reads no file needs no configuration
 
-    found, at = host or default_host(), path_of("load", path)
+    active_host, location = host or default_host(), path_of("load", path)
     if sha256 is not None and not (isinstance(sha256, str) and re.fullmatch("[0-9a-fA-F]{64}", sha256)):
         raise ConfigError(
             f"load: sha256 is a text of 64 hex digits, not {sha256!r:.80}", hint="sha256sum FILE prints it"
         )
     if not (trusted is None or isinstance(trusted, bool)):
         raise ConfigError(f"load: trusted is True, False or None, not {trusted!r:.80}")
-    read, name = usable(found, "importers", found.importers_for(at.suffix.lower()))
+    read, name = usable(active_host, "importers", active_host.importers_for(location.suffix.lower()))
     with (
-        working_on(f"loading {at.name}", config, host),
-        contained("importers", name, f"reading {at.name}"),
-        reading("load", at),
+        working_on(f"loading {location.name}", config, host),
+        contained("importers", name, f"reading {location.name}"),
+        reading("load", location),
         in_memory(not mapped),
     ):
-        stored = read(at, found)
+        stored = read(location, active_host)
     try:
         if like is None:
             return opened(stored, target, config, classes, host, sha256, trusted)
@@ -94,7 +94,7 @@ def load(
 
         return restored(opened(stored, target, config, classes, host, sha256, trusted), like)
     except RlxError as error:
-        raise error.with_fact(Fact("file", at)) from None
+        raise error.with_fact(Fact("file", location)) from None
 
 
 def opened(
@@ -130,8 +130,8 @@ def opened(
         return compile_bundle(stored, target=target, config=config, host=host, classes=classes)
     if (target is not None or config is not None) and is_model(stored):
         return stored.compile(target=target, config=config, host=host)
-    for name, given in (("target", target), ("config", config), ("classes", tuple(classes) or None)):
-        if given is not None:
+    for name, value in (("target", target), ("config", config), ("classes", tuple(classes) or None)):
+        if value is not None:
             raise ConfigError(
                 f"load: {name} is for a compiled function, not a {type(stored).__name__}",
                 hint="load it without, and compile it: rlx.Session(...).compile(...)",
@@ -210,10 +210,10 @@ def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = 
         FormatError, DtypeError: The value cannot be written in that format.
         FileError: The file cannot be written (an OSError).
     """
-    found, at = host or default_host(), path_of("save", path)
-    write, name = usable(found, "exporters", found.exporters_for(at.suffix.lower()))
-    with contained("exporters", name, f"writing {at.name}"), writing("save", at):
-        write(at, value, found)
+    active_host, location = host or default_host(), path_of("save", path)
+    write, name = usable(active_host, "exporters", active_host.exporters_for(location.suffix.lower()))
+    with contained("exporters", name, f"writing {location.name}"), writing("save", location):
+        write(location, value, active_host)
 
 
 def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> tuple[Callable[..., Any], str]:
@@ -224,9 +224,9 @@ def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> tuple[
     """
     registry = host.registry()
     for spec in specs[:-1]:
-        found: Callable[..., Any] | None = registry.usable(kind, spec.name, expectation(kind, spec, registry))
-        if found is not None:
-            return found, spec.name
+        implementation: Callable[..., Any] | None = registry.usable(kind, spec.name, expectation(kind, spec, registry))
+        if implementation is not None:
+            return implementation, spec.name
     first = next((spec for spec in specs if (kind, spec.name) in registry.left_out), None)
     try:
         last: Callable[..., Any] = registry.load(kind, specs[-1].name, expectation(kind, specs[-1], registry))
@@ -244,14 +244,14 @@ def path_of(what: str, path: str | os.PathLike[str]) -> Path:
     Raises:
         FileError: It is not a valid path; the message begins with `what`.
     """
-    found = Path(path)
+    result = Path(path)
     try:
-        has_nul = b"\0" in os.fsencode(found)
+        has_nul = b"\0" in os.fsencode(result)
     except UnicodeEncodeError as error:
-        raise FileError(f"{what}: {str(found)!a} is no path ({error.reason})") from None
+        raise FileError(f"{what}: {str(result)!a} is no path ({error.reason})") from None
     if has_nul:
-        raise FileError(f"{what}: {str(found)!a} is no path (it holds a NUL)")
-    return found
+        raise FileError(f"{what}: {str(result)!a} is no path (it holds a NUL)")
+    return result
 
 
 @contextmanager

@@ -21,18 +21,18 @@ import numpy as np
 from rlx_core.ir.prefix import ALIGNMENT
 from rlx_core.system.budget import current_work
 
-__all__ = ["SMALL", "aligned_copy", "in_memory", "mapped", "mapped_file", "open_regular"]
+__all__ = ["MAX_READ_NBYTES", "aligned_copy", "in_memory", "mapped", "mapped_file", "open_regular"]
 
-SMALL: Final = 1 << 20
+MAX_READ_NBYTES: Final = 1 << 20
 """Files of at most this many bytes are read: a copy of 1 MiB takes some 0.1 ms, and processes have little to share."""
 
 _READS_ALL: ContextVar[bool] = ContextVar("files are read, not mapped", default=False)
 
 
 @contextmanager
-def in_memory(wanted: bool = True) -> Iterator[None]:
-    """Read every file that is opened in the block into memory, if `wanted` is true."""
-    token = _READS_ALL.set(wanted or _READS_ALL.get())
+def in_memory(enabled: bool = True) -> Iterator[None]:
+    """Read every file that is opened in the block into memory, if `enabled` is true."""
+    token = _READS_ALL.set(enabled or _READS_ALL.get())
     try:
         yield
     finally:
@@ -75,7 +75,7 @@ def mapped_file(file: BinaryIO) -> np.ndarray:
     if work is not None:
         # A file that was opened by its number has no name.
         work.read(nbytes, "the file" if isinstance(file.name, int) else os.path.basename(os.fsdecode(file.name)))
-    if nbytes <= SMALL or _READS_ALL.get():
+    if nbytes <= MAX_READ_NBYTES or _READS_ALL.get():
         return aligned_copy(file.read())
     try:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
@@ -88,6 +88,6 @@ def aligned_copy(data: bytes) -> np.ndarray:
     if not data:
         return np.frombuffer(b"", np.uint8)
     raw = np.empty(len(data) + ALIGNMENT, np.uint8)
-    made = raw[-raw.ctypes.data % ALIGNMENT :][: len(data)]
-    made[:] = np.frombuffer(data, np.uint8)
-    return np.frombuffer(made.data.toreadonly(), np.uint8)  # no one can make this writable
+    aligned = raw[-raw.ctypes.data % ALIGNMENT :][: len(data)]
+    aligned[:] = np.frombuffer(data, np.uint8)
+    return np.frombuffer(aligned.data.toreadonly(), np.uint8)  # no one can make this writable

@@ -42,7 +42,7 @@ DTYPES: Final[Mapping[str, DType]] = {
     "BF16": dtypes.bf16,
     "C64": dtypes.c64,
 }
-_NAMES: Final = {found: name for name, found in DTYPES.items()}
+_NAMES: Final = {each: name for name, each in DTYPES.items()}
 METADATA: Final = "__metadata__"
 _LENGTH: Final = struct.Struct("<Q")
 _MOST_HEADER: Final = 100_000_000
@@ -100,10 +100,10 @@ def _array(data: np.ndarray, entry: TensorEntry) -> np.ndarray:
 def _opened(path: Path) -> tuple[np.ndarray, list[TensorEntry], dict[str, str]]:
     """Return the data as bytes, the entries in it, and the metadata; every fault names the file."""
     try:
-        whole = mapped(path)
-        header, start = _header(whole)
+        contents = mapped(path)
+        header, start = _header(contents)
         metadata = _metadata(header.pop(METADATA, {}))
-        data = whole[start:]
+        data = contents[start:]
         entries = [_entry(name, row, data.size) for name, row in header.items()]
         _expect_no_holes(entries, data.size)
     except RlxError as error:
@@ -138,29 +138,29 @@ def _parsed(text: bytes) -> dict[str, Any]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for i, key in enumerate(keys) if key in keys[:i])
         raise FormatError(f"safetensors: the header has the key {twice!r} {keys.count(twice)} times, not once")
-    return found
+    return result
 
 
 def _refuse_constant(text: str) -> Any:
     raise FormatError(f"safetensors: the header has {text}, which is not JSON")
 
 
-def _metadata(found: Any) -> dict[str, str]:
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
-        raise FormatError(f"safetensors: {METADATA} must hold texts by name, not {_short(found)}")
-    return found
+def _metadata(metadata: Any) -> dict[str, str]:
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise FormatError(f"safetensors: {METADATA} must hold texts by name, not {_short(metadata)}")
+    return metadata
 
 
 def _entry(name: str, row: Any, nbytes: int) -> TensorEntry:
     if not isinstance(row, dict) or row.keys() != {"dtype", "shape", "data_offsets"}:
         raise FormatError(f"safetensors: {name!r} must have dtype, shape and data_offsets, not {_short(row)}")
-    found = DTYPES.get(row["dtype"]) if isinstance(row["dtype"], str) else None
-    if found is None:
+    entry_dtype = DTYPES.get(row["dtype"]) if isinstance(row["dtype"], str) else None
+    if entry_dtype is None:
         hint = nearest(row["dtype"], DTYPES) if isinstance(row["dtype"], str) else None
         raise FormatError(
             f"safetensors: {name!r} has the dtype {_short(row['dtype'])}, and known are {', '.join(DTYPES)}", hint=hint
@@ -169,52 +169,56 @@ def _entry(name: str, row: Any, nbytes: int) -> TensorEntry:
     begin, end = _naturals(name, "data_offsets", row["data_offsets"], count=2)
     if not begin <= end <= nbytes:
         raise FormatError(f"safetensors: {name!r} is bytes {begin}..{end} of the {nbytes} that the file has as data")
-    wanted = _nbytes(name, shape, found)
-    if end - begin != wanted:
-        raise FormatError(f"safetensors: {name!r} is {found}{list(shape)}, {wanted} bytes, and has {end - begin}")
-    return TensorEntry(name, found, shape, begin, end)
-
-
-def _naturals(name: str, what: str, found: Any, count: int | None = None) -> tuple[int, ...]:
-    is_list = isinstance(found, list) and all(type(n) is int and 0 <= n <= _MOST_NBYTES for n in found)
-    if not is_list or (count is not None and len(found) != count):
-        wanted = "natural numbers" if count is None else f"{count} natural numbers"
+    expected = _nbytes(name, shape, entry_dtype)
+    if end - begin != expected:
         raise FormatError(
-            f"safetensors: {what} of {name!r} must be a list of {wanted} below 2**63, not {_short(found)}"
+            f"safetensors: {name!r} is {entry_dtype}{list(shape)}, {expected} bytes, and has {end - begin}"
         )
-    if len(found) > _MOST_AXES:
-        raise FormatError(f"safetensors: {name!r} has {len(found)} axes, more than {_MOST_AXES}")
-    return tuple(found)
+    return TensorEntry(name, entry_dtype, shape, begin, end)
 
 
-def _nbytes(name: str, shape: Sequence[int], of: DType) -> int:
+def _naturals(name: str, what: str, numbers: Any, count: int | None = None) -> tuple[int, ...]:
+    is_list = isinstance(numbers, list) and all(type(n) is int and 0 <= n <= _MOST_NBYTES for n in numbers)
+    if not is_list or (count is not None and len(numbers) != count):
+        expected = "natural numbers" if count is None else f"{count} natural numbers"
+        raise FormatError(
+            f"safetensors: {what} of {name!r} must be a list of {expected} below 2**63, not {_short(numbers)}"
+        )
+    if len(numbers) > _MOST_AXES:
+        raise FormatError(f"safetensors: {name!r} has {len(numbers)} axes, more than {_MOST_AXES}")
+    return tuple(numbers)
+
+
+def _nbytes(name: str, shape: Sequence[int], element_type: DType) -> int:
     """Return the bytes of a dense tensor; sizes are multiplied even if one is zero, because NumPy refuses such overflows too."""
-    strides, total = of.itemsize, of.itemsize
+    strides, total = element_type.itemsize, element_type.itemsize
     for size in shape:
         strides, total = strides * max(size, 1), total * size
     if strides > _MOST_NBYTES:
-        raise FormatError(f"safetensors: {name!r} is {of}{list(shape)}, {strides} bytes, more than {_MOST_NBYTES}")
+        raise FormatError(
+            f"safetensors: {name!r} is {element_type}{list(shape)}, {strides} bytes, more than {_MOST_NBYTES}"
+        )
     return total
 
 
 def _expect_no_holes(entries: Sequence[TensorEntry], nbytes: int) -> None:
     """Require the tensors to fill the data, each byte belonging to one of them."""
-    at, before = 0, "the start"
+    position, before = 0, "the start"
     for entry in sorted(entries, key=lambda e: (e.begin, e.end)):
-        if entry.begin != at:
-            problem = "overlaps" if entry.begin < at else "leaves a hole after"
+        if entry.begin != position:
+            problem = "overlaps" if entry.begin < position else "leaves a hole after"
             raise FormatError(
-                f"safetensors: {entry.name!r} {problem} {before}: it begins at byte {entry.begin}, not at {at}"
+                f"safetensors: {entry.name!r} {problem} {before}: it begins at byte {entry.begin}, not at {position}"
             )
-        at, before = entry.end, repr(entry.name)
-    if at != nbytes:
+        position, before = entry.end, repr(entry.name)
+    if position != nbytes:
         raise FormatError(
-            f"safetensors: the tensors end at byte {at} of the data, and the file has {nbytes} bytes of them"
+            f"safetensors: the tensors end at byte {position} of the data, and the file has {nbytes} bytes of them"
         )
 
 
-def _short(found: Any) -> str:
-    text = repr(found)
+def _short(value: Any) -> str:
+    text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -273,14 +277,14 @@ def _ready(name: Any, data: Any) -> np.ndarray:
 
 def _chunks(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Iterator[Chunk]:
     rows: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
-    at = 0
+    offset = 0
     for name, array in arrays.items():
         rows[name] = {
             "dtype": _NAMES[dtype(array.dtype)],
             "shape": list(array.shape),
-            "data_offsets": [at, at + array.nbytes],
+            "data_offsets": [offset, offset + array.nbytes],
         }
-        at += array.nbytes
+        offset += array.nbytes
     try:
         header = json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

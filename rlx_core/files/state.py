@@ -30,11 +30,11 @@ def by_name(tree: Any) -> dict[str, Any]:
     """
     leaves, structure = flatten(tree)
     names = _names(structure)
-    found = dict(zip(names, leaves, strict=True))
-    if len(found) != len(leaves):
+    result = dict(zip(names, leaves, strict=True))
+    if len(result) != len(leaves):
         twice = next(n for i, n in enumerate(names) if n in names[:i])
         raise FormatError(f"state: two leaves are called {twice!r}", hint="keys with dots hide where a place ends")
-    return found
+    return result
 
 
 def _names(structure: Tree) -> list[str]:
@@ -42,10 +42,10 @@ def _names(structure: Tree) -> list[str]:
 
 
 def _word(entry: optree.PyTreeEntry) -> str:
-    found = entry.field if isinstance(entry, optree.NamedTupleEntry) else entry.entry
-    if isinstance(found, str | int):
-        return str(found)
-    raise FormatError(f"state: the key {found!r} is neither a text nor an integer, and names no array in a file")
+    key = entry.field if isinstance(entry, optree.NamedTupleEntry) else entry.entry
+    if isinstance(key, str | int):
+        return str(key)
+    raise FormatError(f"state: the key {key!r} is neither a text nor an integer, and names no array in a file")
 
 
 def restored(arrays: Any, like: Any) -> Any:
@@ -61,8 +61,8 @@ def restored(arrays: Any, like: Any) -> Any:
     """
     if not isinstance(arrays, Mapping):
         raise ConfigError(f"load: like is for arrays by name, not a {type(arrays).__name__}", hint="load it without")
-    wanted = by_name(like)
-    missing, extra = [n for n in wanted if n not in arrays], [n for n in arrays if n not in wanted]
+    expected = by_name(like)
+    missing, extra = [n for n in expected if n not in arrays], [n for n in arrays if n not in expected]
     if missing or extra:
         raise FormatError(
             "load: the file has other arrays than what it is to be like",
@@ -71,7 +71,7 @@ def restored(arrays: Any, like: Any) -> Any:
             hint="without like=, all arrays come by name",
         )
     _, structure = flatten(like)
-    return structure.unflatten([_restored(name, arrays[name], leaf) for name, leaf in wanted.items()])
+    return structure.unflatten([_restored(name, arrays[name], leaf) for name, leaf in expected.items()])
 
 
 def _some(names: list[str]) -> str:
@@ -81,8 +81,8 @@ def _some(names: list[str]) -> str:
 def _restored(name: str, stored: Any, like: Any) -> Any:
     array = as_array(stored)
     is_number = type(like) in (bool, int, float, complex)
-    wanted = leaf_type(np.asarray(like)) if is_number else leaf_type(like)
-    found = TensorType(dtype(array.dtype), array.shape)
-    if found != wanted:
-        raise FormatError(f"load: {name!r} is {found} in the file, not {wanted}")
+    expected = leaf_type(np.asarray(like)) if is_number else leaf_type(like)
+    actual = TensorType(dtype(array.dtype), array.shape)
+    if actual != expected:
+        raise FormatError(f"load: {name!r} is {actual} in the file, not {expected}")
     return array.item() if is_number else array.copy()

@@ -44,7 +44,7 @@ def pure_callback(function: Callable[..., Any], result_spec: Any, *args: Any) ->
     """
     expect_function("pure_callback", function)
     if ambient_builder() is None:
-        return Jitted(lambda *given: _called(function, result_spec, given), {}, ())(*args)
+        return Jitted(lambda *arrays: _called(function, result_spec, arrays), {}, ())(*args)
     return _called(function, result_spec, args)
 
 
@@ -55,9 +55,9 @@ def _called(function: Callable[..., Any], result_spec: Any, args: tuple[Any, ...
     arguments, call = _calling("pure_callback", function, args)
 
     def flat(*arrays: Any) -> list[Any]:
-        leaves, found = optree.tree_flatten(call(*arrays))
-        if found != structure:
-            raise CallbackError(f"callback {function_name(function)}: it returned {found}, not {structure}")
+        leaves, returned = optree.tree_flatten(call(*arrays))
+        if returned != structure:
+            raise CallbackError(f"callback {function_name(function)}: it returned {returned}, not {structure}")
         return leaves
 
     op = PureCallback(host_function(flat, function_name(function)), tuple(v.dtype for v in arguments.operands), types)
@@ -124,8 +124,8 @@ def _calling(what: str, function: Callable[..., Any], args: tuple[Any, ...]) -> 
     without_values = evolve(arguments, operands=())  # the function must not keep values of the trace alive
 
     def call(*arrays: Any) -> Any:
-        given = iter(arrays)
-        leaves = [leaf.static if leaf.role == "static" else next(given) for leaf in without_values.leaves]
+        pending = iter(arrays)
+        leaves = [leaf.static if leaf.role == "static" else next(pending) for leaf in without_values.leaves]
         return function(*without_values.unflatten(leaves).values())
 
     return arguments, call

@@ -59,10 +59,10 @@ class Call:
         leaves = [n for a in arguments for n in self.subtrees[a].names]
         statics = {leaf.name: type(leaf.static).__name__ for leaf in self.traced.leaves if leaf.role == "static"}
         for name in leaves:
-            found = self.values[name].dtype if name in self.values else f"the Python {statics[name]}"
+            description = self.values[name].dtype if name in self.values else f"the Python {statics[name]}"
             if name not in self.values or not self.values[name].dtype.is_differentiable:
                 raise DtypeError(
-                    f"{what}: argument {name} is {found}, and only floating-point arrays have derivatives",
+                    f"{what}: argument {name} is {description}, and only floating-point arrays have derivatives",
                     hint=f"pass {name} as another argument, which argnums= does not name, or let the function capture it",
                 )
         return leaves
@@ -76,8 +76,8 @@ class Call:
             ShapeError, DtypeError: A tangent or cotangent does not have the type of its primal.
         """
         builder = ambient_builder() or self.builder
-        own = self.traced.graph.input_types
-        extra = {name: type for name, type in graph.input_types.items() if name not in own}
+        declared = self.traced.graph.input_types
+        extra = {name: type for name, type in graph.input_types.items() if name not in declared}
         bindings = {**self.values, **(leaves or {}), **self.traced.captures}
         bindings |= {n: of_type(builder, n, a, t) for (n, t), a in zip(extra.items(), added, strict=True)}
         return inline(builder, graph, bindings)

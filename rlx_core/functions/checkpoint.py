@@ -59,13 +59,13 @@ def checkpoint(function: Callable[P, R], policy: Policy | None = None) -> Callab
             by_name = {k: values.pop(k) for k in named if k in kwargs}
             return function(*values.values(), **by_name)
 
-        own = traced(function_name(function), arguments.leaves, call)
-        captured = list(dict.fromkeys(own.captures.values()))
-        body = closed(own, arguments.leaves, captured)
-        kept = saved_values(body, chosen)
-        body = pruned(body, [*body.outputs, *kept], effects=[n for n in body.nodes if not n.op.is_pure])
-        results = as_results(Checkpoint(body, len(kept))(*arguments.operands, *captured))
-        returned: R = own.results.unflatten(results[: len(results) - len(kept)])
+        traced_body = traced(function_name(function), arguments.leaves, call)
+        captured = list(dict.fromkeys(traced_body.captures.values()))
+        body = closed(traced_body, arguments.leaves, captured)
+        residuals = saved_values(body, chosen)
+        body = pruned(body, [*body.outputs, *residuals], effects=[n for n in body.nodes if not n.op.is_pure])
+        results = as_results(Checkpoint(body, len(residuals))(*arguments.operands, *captured))
+        returned: R = traced_body.results.unflatten(results[: len(results) - len(residuals)])
         return returned
 
     return checkpointed

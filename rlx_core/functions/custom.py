@@ -54,17 +54,17 @@ class Call:
     Attributes:
         fixed: The arguments that are not differentiated, by position: any Python objects.
         arguments: The other arguments.
-        own: The function, traced on these arguments.
+        traced: The function, traced on these arguments.
     """
 
     fixed: Mapping[int, Any]
     arguments: Arguments
-    own: Traced
+    traced: Traced
 
     @property
     def result_leaves(self) -> tuple[Leaf, ...]:
         """Return the placeholders for the results in the trace of the rule."""
-        pairs = zip(self.own.results.names, self.own.graph.outputs, strict=True)
+        pairs = zip(self.traced.results.names, self.traced.graph.outputs, strict=True)
         return tuple(Leaf(f"own_{name}", "input", value.type) for name, value in pairs)
 
     def given(self, leaves: Sequence[Any]) -> list[Any]:
@@ -76,10 +76,10 @@ class Call:
         return merged(self.fixed, self.given(leaves))
 
 
-def merged(fixed: Mapping[int, Any], given: Sequence[Any]) -> list[Any]:
+def merged(fixed: Mapping[int, Any], values: Sequence[Any]) -> list[Any]:
     """Return all arguments in order."""
-    others = iter(given)
-    return [fixed[i] if i in fixed else next(others) for i in range(len(fixed) + len(given))]
+    others = iter(values)
+    return [fixed[i] if i in fixed else next(others) for i in range(len(fixed) + len(values))]
 
 
 @frozen(eq=False)
@@ -130,15 +130,15 @@ class CustomFunction(ABC, Generic[P, R]):
             raise MissingRuleError(f"{self.title}: {self.name} was given no derivative", hint=self.advice)
         if ambient_builder() is None:
             return self.function(*args, **kwargs)
-        given, names = self._positional(args, kwargs)
+        positional, names = self._positional(args, kwargs)
         without = self._fixed(names)
-        fixed = {i: given[i] for i in without}
-        arguments = {name: given[i] for i, name in enumerate(names) if i not in without}
+        fixed = {i: positional[i] for i in without}
+        arguments = {name: positional[i] for i, name in enumerate(names) if i not in without}
         active = [each for each in _active.get() if each.function is self]
         leaves, _ = flatten(tuple(arguments.values()))
-        own = next((each.results for each in active if _are_same(each.leaves, leaves)), None)
-        found: R = self._emitted(fixed, arguments, len(active)) if own is None else own
-        return found
+        active_results = next((each.results for each in active if _are_same(each.leaves, leaves)), None)
+        result: R = self._emitted(fixed, arguments, len(active)) if active_results is None else active_results
+        return result
 
     def _positional(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
         """Return all arguments of a call by position, including defaults, and the names of their parameters.
@@ -147,17 +147,17 @@ class CustomFunction(ABC, Generic[P, R]):
             WrongInputCountError: The call does not fit the signature, or an argument has no position.
         """
         bind_arguments(self.function, args, kwargs)
-        whole = list(args)
+        positional = list(args)
         if kwargs:
             bound = inspect.signature(self.function).bind(*args, **kwargs)
             bound.apply_defaults()
-            whole = list(bound.args)
+            positional = list(bound.args)
             if bound.kwargs:
                 raise WrongInputCountError(
                     f"{self.title}: {self.name} takes {', '.join(bound.kwargs)} by keyword only, which a rule does not",
                     hint="make it an argument by position, named in nondiff_argnums where it is no array",
                 )
-        return whole, list(bind_arguments(self.function, whole, {}))
+        return positional, list(bind_arguments(self.function, positional, {}))
 
     def _fixed(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the arguments that are not differentiated.
@@ -177,14 +177,14 @@ class CustomFunction(ABC, Generic[P, R]):
 
     def _emitted(self, fixed: Mapping[int, Any], named: Mapping[str, Any], depth: int) -> Any:
         arguments = Arguments.of(current_builder(self.title), named)
-        own = traced(
+        traced_call = traced(
             self.name,
             arguments.leaves,
             lambda leaves: self.function(*merged(fixed, list(arguments.unflatten(leaves).values()))),  # type: ignore[call-arg]
         )
-        call = Call(fixed, arguments, own)
+        call = Call(fixed, arguments, traced_call)
         op, captured = self.op_of(call) if depth < MOST_ORDERS else without_rule(call)
-        return own.results.unflatten(as_results(op(*arguments.operands, *captured)))
+        return traced_call.results.unflatten(as_results(op(*arguments.operands, *captured)))
 
     @property
     @abstractmethod
@@ -203,15 +203,15 @@ class CustomFunction(ABC, Generic[P, R]):
 
 def without_rule(call: Call) -> tuple[CustomFn, Sequence[Value]]:
     """Return the op of a call that is nested too deeply in the function's own rule to be differentiated."""
-    captured = list(dict.fromkeys(call.own.captures.values()))
-    body = closed(call.own, call.arguments.leaves, captured)
+    captured = list(dict.fromkeys(call.traced.captures.values()))
+    body = closed(call.traced, call.arguments.leaves, captured)
     return CustomFn(body, unstated=len(body.inputs)), captured
 
 
-def _are_same(known: Sequence[Any], found: Sequence[Any]) -> bool:
-    return len(known) == len(found) and all(
+def _are_same(known: Sequence[Any], leaves: Sequence[Any]) -> bool:
+    return len(known) == len(leaves) and all(
         a is b if isinstance(a, Value) or isinstance(b, Value) else type(a) is type(b) and a == b
-        for a, b in zip(known, found, strict=True)
+        for a, b in zip(known, leaves, strict=True)
     )
 
 
@@ -243,25 +243,25 @@ def line_of(function: Callable[..., Any]) -> str:
 
 
 def leaves_like(
-    what: str, found: Any, wanted: Tree, types: Sequence[TensorType | None], rule: Fact
+    what: str, returned: Any, expected: Tree, types: Sequence[TensorType | None], rule: Fact
 ) -> list[Value | None]:
     """Return the leaves of a pytree that a rule returned, as values; `None` for those without a type.
 
     Args:
         what: A description of the rule's result: `fwd of f: its first result`.
-        found: The pytree that the rule returned.
-        wanted: The expected structure.
+        returned: The pytree that the rule returned.
+        expected: The expected structure.
         types: The type of each leaf; `None` if any type is accepted.
         rule: The location of the rule.
 
     Raises:
         ShapeError, DtypeError: It has another structure, or a leaf is of another type.
     """
-    leaves, tree = flatten(found, "")
-    if tree.structure != wanted.structure:
+    leaves, tree = flatten(returned, "")
+    if tree.structure != expected.structure:
         raise ShapeError(
             f"{what} has another structure",
-            Fact("wanted", wanted.structure),
+            Fact("wanted", expected.structure),
             Fact("found", tree.structure),
             rule,
         )

@@ -106,15 +106,17 @@ class custom_jvp(CustomFunction[P, R]):
         count = len(arguments)
 
         def pushed(leaves: list[Any]) -> list[Value]:
-            x, given, y = leaves[:count], iter(leaves[count:]), leaves[count + len(tangents) :]
+            x, supplied, y = leaves[:count], iter(leaves[count:]), leaves[count + len(tangents) :]
             # A value without a tangent gets a zero of its own type.
-            t = [next(given) if is_moving(leaf.type) else zeros_like(v) for leaf, v in zip(arguments, x, strict=True)]
-            with tracing_rule(self, x, call.own.results.unflatten(y)):
+            t = [
+                next(supplied) if is_moving(leaf.type) else zeros_like(v) for leaf, v in zip(arguments, x, strict=True)
+            ]
+            with tracing_rule(self, x, call.traced.results.unflatten(y)):
                 return self._pushed(call, x, t)
 
         rule = traced(f"{self.name}_jvp", (*arguments, *tangents, *results), pushed)
-        captured = list(dict.fromkeys([*call.own.captures.values(), *rule.captures.values()]))
-        fwd = closed(call.own, arguments, captured)
+        captured = list(dict.fromkeys([*call.traced.captures.values(), *rule.captures.values()]))
+        fwd = closed(call.traced, arguments, captured)
         jvp = closed(rule, arguments, captured, (*tangents, *results))
         return CustomFn(fwd, jvp_graph=jvp, unstated=len(captured)), captured
 
@@ -127,8 +129,8 @@ class custom_jvp(CustomFunction[P, R]):
         returned = self._rule(*fixed, tuple(call.given(x)), tuple(call.given(t)))
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise ShapeError(f"{what} must return a pair, the result and its tangent, not {counted(returned)}", rule)
-        types = [v.type for v in call.own.graph.outputs]
-        leaves_like(f"{what}: its result", returned[0], call.own.results, types, rule)
+        types = [v.type for v in call.traced.graph.outputs]
+        leaves_like(f"{what}: its result", returned[0], call.traced.results, types, rule)
         with_tangents = [type if is_moving(type) else None for type in types]
-        found = leaves_like(f"{what}: its tangent", returned[1], call.own.results, with_tangents, rule)
-        return [tangent for tangent in found if tangent is not None]
+        output_tangents = leaves_like(f"{what}: its tangent", returned[1], call.traced.results, with_tangents, rule)
+        return [tangent for tangent in output_tangents if tangent is not None]

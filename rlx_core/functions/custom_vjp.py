@@ -74,7 +74,7 @@ class custom_vjp(CustomFunction[P, R]):
         self._rule = fwd, bwd
 
     def op_of(self, call: Call) -> tuple[CustomFn, Sequence[Value]]:
-        held: list[int] = []
+        zero_positions: list[int] = []
         results, arguments = call.result_leaves, call.arguments.leaves
         cotangents = tuple(
             Leaf(f"cotangent_{leaf.name}", "input", leaf.type) for leaf in results if is_moving(leaf.type)
@@ -85,20 +85,22 @@ class custom_vjp(CustomFunction[P, R]):
             x, y, g = leaves[:count], leaves[count : count + len(results)], iter(leaves[count + len(results) :])
             # An integer result has no cotangent; zeros in its place only preserve the structure.
             full = [next(g) if v.dtype.is_differentiable else zeros_like(v) for v in y]
-            own = call.own.results
-            with tracing_rule(self, x, own.unflatten(y)):
-                found = self._pulled(call, x, own.unflatten(full))
-            held.extend(
-                i for i, (leaf, c) in enumerate(zip(inputs, found, strict=True)) if c is None and is_moving(leaf.type)
+            result_tree = call.traced.results
+            with tracing_rule(self, x, result_tree.unflatten(y)):
+                cotangents = self._pulled(call, x, result_tree.unflatten(full))
+            zero_positions.extend(
+                i
+                for i, (leaf, c) in enumerate(zip(inputs, cotangents, strict=True))
+                if c is None and is_moving(leaf.type)
             )
-            return [c for c in found if c is not None]
+            return [c for c in cotangents if c is not None]
 
         inputs = [leaf for leaf in arguments if leaf.role == "input"]
         rule = traced(f"{self.name}_vjp", (*arguments, *results, *cotangents), pulled)
-        captured = list(dict.fromkeys([*call.own.captures.values(), *rule.captures.values()]))
-        fwd = closed(call.own, arguments, captured)
+        captured = list(dict.fromkeys([*call.traced.captures.values(), *rule.captures.values()]))
+        fwd = closed(call.traced, arguments, captured)
         vjp = closed(rule, arguments, captured, (*results, *cotangents))
-        return CustomFn(fwd, vjp, held=tuple(held), unstated=len(captured)), captured
+        return CustomFn(fwd, vjp, held=tuple(zero_positions), unstated=len(captured)), captured
 
     def _pulled(self, call: Call, x: Sequence[Any], g: Any) -> list[Value | None]:
         """Return the cotangent of each argument's leaf that is an input; `None` if it is zero, or not a number."""
@@ -111,12 +113,12 @@ class custom_vjp(CustomFunction[P, R]):
         names = call.arguments.names
         what = f"{self.title}: {function_name(bwd)} of {self.name}"
         if not isinstance(returned, tuple | list) or len(returned) != len(names):
-            wanted = f"a tuple of {len(names)} ({', '.join(names)})"
-            raise ShapeError(f"{what} must return the cotangents as {wanted}, not {counted(returned)}", rule)
-        found: list[Value | None] = []
+            expected = f"a tuple of {len(names)} ({', '.join(names)})"
+            raise ShapeError(f"{what} must return the cotangents as {expected}, not {counted(returned)}", rule)
+        cotangents: list[Value | None] = []
         for name, argument, cotangent in zip(names, call.given(x), returned, strict=True):
-            found += self._cotangents(f"{what}: the cotangent of {name}", argument, cotangent, rule)
-        return found
+            cotangents += self._cotangents(f"{what}: the cotangent of {name}", argument, cotangent, rule)
+        return cotangents
 
     def _saved(self, call: Call, returned: Any) -> Any:
         """Return the residuals that `fwd` returned, after checking its result against the function's."""
@@ -126,24 +128,30 @@ class custom_vjp(CustomFunction[P, R]):
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise ShapeError(f"{what} must return a pair, the result and what bwd needs, not {counted(returned)}", rule)
         result, residuals = returned
-        leaves_like(f"{what}: its result", result, call.own.results, [v.type for v in call.own.graph.outputs], rule)
+        leaves_like(
+            f"{what}: its result", result, call.traced.results, [v.type for v in call.traced.graph.outputs], rule
+        )
         return residuals
 
     @staticmethod
     def _cotangents(what: str, argument: Any, cotangent: Any, rule: Fact) -> list[Value | None]:
         """Return the cotangents of one argument's inputs; `None`, for the argument or a leaf of it, means zero."""
         leaves, tree = flatten(argument)
-        own, structure = optree.tree_flatten(argument, none_is_leaf=True)
-        given, found_structure = optree.tree_flatten(cotangent, none_is_leaf=True)
+        argument_leaves, structure = optree.tree_flatten(argument, none_is_leaf=True)
+        cotangent_leaves, found_structure = optree.tree_flatten(cotangent, none_is_leaf=True)
         is_zero = [cotangent is None] * len(leaves)
         if cotangent is None:
             cotangent = argument
         elif found_structure == structure:  # otherwise the structure differs, which is refused below
-            is_zero = [new is None for new, old in zip(given, own, strict=True) if old is not None]
-            cotangent = structure.unflatten([old if new is None else new for new, old in zip(given, own, strict=True)])
+            is_zero = [
+                new is None for new, old in zip(cotangent_leaves, argument_leaves, strict=True) if old is not None
+            ]
+            cotangent = structure.unflatten(
+                [old if new is None else new for new, old in zip(cotangent_leaves, argument_leaves, strict=True)]
+            )
         types = [
             leaf.type if isinstance(leaf, Value) and leaf.dtype.is_differentiable and not none else None
             for leaf, none in zip(leaves, is_zero, strict=True)
         ]
-        found = leaves_like(what, cotangent, tree, types, rule)
-        return [c for c, leaf in zip(found, leaves, strict=True) if isinstance(leaf, Value)]
+        cotangents = leaves_like(what, cotangent, tree, types, rule)
+        return [c for c, leaf in zip(cotangents, leaves, strict=True) if isinstance(leaf, Value)]

@@ -96,9 +96,9 @@ def forward_backward(
     with transforming_for(config, host):
         traced = trace(function, (params, *args))
         graph = prepared(traced.graph)
-        given = {leaf.name for leaf in traced.leaves if leaf.role != "static"}
+        dynamic_names = {leaf.name for leaf in traced.leaves if leaf.role != "static"}
         leaves, tree = flatten_arguments({first: arguments[first]})
-        weights = {name: leaf for name, leaf in zip(tree.names, leaves, strict=True) if name in given}
+        weights = {name: leaf for name, leaf in zip(tree.names, leaves, strict=True) if name in dynamic_names}
         results = _differentiated(traced, has_aux)
         split = split_vjp(
             graph,
@@ -194,10 +194,10 @@ class ForwardBackward:
             WrongInputCountError, ShapeError, DtypeError, GuardError: The arguments do not match the function.
         """
         inputs = self._signature.inputs(self.graphs[0].name, args, kwargs)
-        found = self.programs[0].run_slots([*self._views.values(), *inputs])
-        count = len(found) - len(self._split.saved)
-        saved = Saved(self, dict(zip(self._split.saved, found[count:], strict=True)))
-        return self._signature.results.unflatten(found[:count]), saved
+        results = self.programs[0].run_slots([*self._views.values(), *inputs])
+        count = len(results) - len(self._split.saved)
+        saved = Saved(self, dict(zip(self._split.saved, results[count:], strict=True)))
+        return self._signature.results.unflatten(results[:count]), saved
 
     def backward(self, saved: Saved, cotangents: Any = None) -> Any:
         """The gradients: a pytree like the weights, or with `wrt` a dictionary of its names.
@@ -218,10 +218,10 @@ class ForwardBackward:
                 hint="value, saved = pair.forward(...)",
             )
         seeds = self._ones() if cotangents is None else self._seeds(cotangents)
-        found = self.programs[1].run_slots([*self._views.values(), *saved.arrays.values(), *seeds])
+        gradients = self.programs[1].run_slots([*self._views.values(), *saved.arrays.values(), *seeds])
         if self._wrt is not None:
-            return dict(zip(self._wrt, found, strict=True))
-        return self._params.unflatten(found)
+            return dict(zip(self._wrt, gradients, strict=True))
+        return self._params.unflatten(gradients)
 
     @property
     def graphs(self) -> tuple[Graph, Graph]:
@@ -243,8 +243,8 @@ class ForwardBackward:
         same_structure(self.graphs[0].name, self._params, tree)
         named = zip(self._params.names, leaves, strict=True)
         ready = {name: checked(Declared(name, self.layout.places[name].type), leaf) for name, leaf in named}
-        apart = [array.copy() for array in ready.values()]  # copied first: they may be these weights, in another order
-        for name, array in zip(ready, apart, strict=True):
+        copies = [array.copy() for array in ready.values()]  # copied first: they may be these weights, in another order
+        for name, array in zip(ready, copies, strict=True):
             self._views[name][...] = array
 
     def __repr__(self) -> str:
@@ -265,4 +265,4 @@ class ForwardBackward:
         same_structure("backward", self._results, tree)
         outputs = zip(flat, self.graphs[0].outputs, strict=False)
         taken = [(c, v.dtype) for c, v in outputs if v.dtype.is_differentiable]
-        return [np.asarray(c, of.numpy) if is_static_leaf(c) else c for c, of in taken]
+        return [np.asarray(c, seed_dtype.numpy) if is_static_leaf(c) else c for c, seed_dtype in taken]

@@ -60,10 +60,10 @@ def _expect_scalar_loss(graph: Graph, has_aux: bool) -> None:
     is_loss = bool(outputs) and outputs[0].shape == () and outputs[0].dtype.is_float
     if is_loss and (has_aux or len(outputs) == 1):
         return
-    found = ", ".join(str(o.type) for o in outputs) or "nothing"
+    types = ", ".join(str(o.type) for o in outputs) or "nothing"
     several = is_loss and len(outputs) > 1
     raise ShapeError(
-        f"grad: {graph.name} must return one real scalar, not {found}",
+        f"grad: {graph.name} must return one real scalar, not {types}",
         *[Fact("returned", o.type, o.node.origin.source) for o in outputs[:1]],
         hint="return (loss, aux) and say has_aux=True" if several else "sum or average it, or use rlx.vjp",
     )
@@ -183,9 +183,9 @@ class Linear:
         same_structure("linearize", self.primals, tree)
         values = {True: iter(self.residuals), False: iter(flat)}
         types = self.graph.input_types
-        given = {name: next(values[name.startswith("residual_")]) for name in types}
-        found = inline(builder, self.graph, {n: of_type(builder, n, given[n], t) for n, t in types.items()})
-        return self.traced.results.unflatten(_with_derivatives(self.traced.graph.outputs, found))
+        operands = {name: next(values[name.startswith("residual_")]) for name in types}
+        outputs = inline(builder, self.graph, {n: of_type(builder, n, operands[n], t) for n, t in types.items()})
+        return self.traced.results.unflatten(_with_derivatives(self.traced.graph.outputs, outputs))
 
 
 def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -272,25 +272,25 @@ def vmap(
 def _axes_of(axis: Any, argument: Any) -> list[int | None]:
     """Return the mapped axis of each leaf; Python scalars have none, regardless of `axis`."""
     axes = spread("vmap in_axes", axis, argument)
-    return [None if is_static_leaf(leaf) else at for leaf, at in zip(flatten(argument)[0], axes, strict=True)]
+    return [None if is_static_leaf(leaf) else axis for leaf, axis in zip(flatten(argument)[0], axes, strict=True)]
 
 
-def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]], given: Dim | None) -> Dim:
-    found: list[Dim] = [] if given is None else [given]
+def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]], axis_size: Dim | None) -> Dim:
+    sizes: list[Dim] = [] if axis_size is None else [axis_size]
     for argument, argument_axes in zip(args, axes, strict=True):
         for leaf, axis in zip(flatten(argument)[0], argument_axes, strict=True):
             if axis is not None:
                 type = leaf_type(leaf)
-                found.append(type.shape[normalize_axis(axis, type.rank)])
-    if not found:
+                sizes.append(type.shape[normalize_axis(axis, type.rank)])
+    if not sizes:
         raise AxisError(
             "vmap: no argument is mapped; at least one of in_axes must not be None",
             hint="axis_size= says how many examples there are where no argument does",
         )
-    if any(size != found[0] for size in found):
-        said = "" if given is None else ", the first of which is axis_size"
-        raise ShapeError(f"vmap: mapped axes have different sizes ({', '.join(map(str, found))}{said})")
-    return found[0]
+    if any(size != sizes[0] for size in sizes):
+        suffix = "" if axis_size is None else ", the first of which is axis_size"
+        raise ShapeError(f"vmap: mapped axes have different sizes ({', '.join(map(str, sizes))}{suffix})")
+    return sizes[0]
 
 
 def _drop_axes(argument: Any, axes: Sequence[int | None]) -> Any:
@@ -304,8 +304,8 @@ def _drop_axis(leaf: Any, axis: int | None) -> Any:
     type = leaf_type(leaf)
     if axis is None:
         return leaf
-    at = normalize_axis(axis, type.rank)
-    return type.with_shape(d for i, d in enumerate(type.shape) if i != at)
+    position = normalize_axis(axis, type.rank)
+    return type.with_shape(d for i, d in enumerate(type.shape) if i != position)
 
 
 def _out_axes(out_axes: Any, results: Tree) -> list[int | None]:

@@ -64,10 +64,10 @@ class Model(Bundled):
             WrongInputCountError: An input is missing, unknown or given twice.
             ShapeError, DtypeError: An input does not match its spec in `inputs`.
         """
-        given = bind_arguments(self._called(), (self.parameters, *args), named)
-        leaves, _ = flatten_arguments(given)
+        arguments = bind_arguments(self._called(), (self.parameters, *args), named)
+        leaves, _ = flatten_arguments(arguments)
         if any(isinstance(leaf, Value) for leaf in leaves):
-            return self.function(*given.values())
+            return self.function(*arguments.values())
         return self._runs()(*args, **named)
 
     def compile(
@@ -119,11 +119,11 @@ def argument_names(names: Iterable[str]) -> list[str]:
     >>> argument_names(["input.1", "input_1", "class", "2"])
     ['input_1', 'input_1_1', 'class_', '_2']
     """
-    found: list[str] = []
+    result: list[str] = []
     for name in names:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
         plain = f"_{plain}" if plain[0].isdigit() else plain
         plain = f"{plain}_" if keyword.iskeyword(plain) or plain == PARAMETERS else plain
         taken = (f"{plain}_{n}" for n in count(1))
-        found.append(plain if plain not in found else next(each for each in taken if each not in found))
-    return found
+        result.append(plain if plain not in result else next(each for each in taken if each not in result))
+    return result

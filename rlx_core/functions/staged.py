@@ -64,17 +64,17 @@ class StagedTransform(Jitted[P, R_co]):
         made: How to create it again, for pickles.
     """
 
-    def __init__(self, function: Callable[P, R_co], made: functools.partial[Any]) -> None:
-        super().__init__(function, {}, (), made)
+    def __init__(self, function: Callable[P, R_co], recipe: functools.partial[Any]) -> None:
+        super().__init__(function, {}, (), recipe)
         self._guarded: dict[Any, tuple[GuardedVariant, ...]] = {}
         self._is_reported = False
 
     def __repr__(self) -> str:
-        made = self._made
+        recipe = self._made
         count = len(self._variants)
-        name = "transform" if made is None else made.func.__name__
-        of = function_name(self._function if made is None else made.args[0])
-        return f"<{name} of {of}: {count} compiled {'variant' if count == 1 else 'variants'}>"
+        name = "transform" if recipe is None else recipe.func.__name__
+        transformed = function_name(self._function if recipe is None else recipe.args[0])
+        return f"<{name} of {transformed}: {count} compiled {'variant' if count == 1 else 'variants'}>"
 
     def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         leaves, tree = flatten_arguments(bind_arguments(self._function, args, kwargs))
@@ -128,9 +128,9 @@ class Gradient(StagedTransform[..., Any]):
     """A compiled gradient: a Python float that it differentiates by becomes an array, to avoid a compilation for every value."""
 
     def __init__(
-        self, function: Callable[..., Any], argnums: int | Sequence[int], made: functools.partial[Any]
+        self, function: Callable[..., Any], argnums: int | Sequence[int], recipe: functools.partial[Any]
     ) -> None:
-        super().__init__(function, made)
+        super().__init__(function, recipe)
         self._argnums = argnums
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -88,7 +88,7 @@ def train_step(
     signature, first = _signature(loss)
     named.__signature__ = signature  # type: ignore[attr-defined]  # names the leaves in errors and reports
     options = {"target": target, "config": config, "host": host}
-    made = functools.partial(
+    recipe = functools.partial(
         train_step,
         loss,
         optimiser,
@@ -100,7 +100,7 @@ def train_step(
         outputs=outputs,
     )
     donations = (first, STATE) if donated else ()
-    return Jitted(named, options, donations, made, outputs, prefers_device=donated)
+    return Jitted(named, options, donations, recipe, outputs, prefers_device=donated)
 
 
 def _signature(loss: Callable[..., Any]) -> tuple[inspect.Signature, str]:
@@ -109,15 +109,15 @@ def _signature(loss: Callable[..., Any]) -> tuple[inspect.Signature, str]:
     Raises:
         ConfigError: The loss takes no parameters, or another argument has the name of the state.
     """
-    found = inspect.signature(loss)
+    signature = inspect.signature(loss)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    first, *rest = found.parameters.values() or (None,)
+    first, *others = signature.parameters.values() or (None,)
     if first is None or first.kind not in kinds:
-        raise ConfigError(f"train_step: {function_name(loss)}{found} takes no parameters by position")
-    if STATE in found.parameters:
+        raise ConfigError(f"train_step: {function_name(loss)}{signature} takes no parameters by position")
+    if STATE in signature.parameters:
         raise ConfigError(
-            f"train_step: {function_name(loss)}{found} has an argument {STATE!r}, which is the optimiser's here",
+            f"train_step: {function_name(loss)}{signature} has an argument {STATE!r}, which is the optimiser's here",
             hint="call it otherwise",
         )
     state = inspect.Parameter(STATE, first.kind)
-    return found.replace(parameters=[first.replace(default=first.empty), state, *rest]), first.name
+    return signature.replace(parameters=[first.replace(default=first.empty), state, *others]), first.name

@@ -55,8 +55,8 @@ Ts = TypeVarTuple("Ts")
 def _staged(transform: Function, function: Function, transformed: Function, *settings: Any, **named: Any) -> Any:
     prefix = transform.__name__
     expect_function(prefix, function)
-    made = functools.partial(transform, function, *settings, **named)
-    return StagedTransform(_named(function, transformed, prefix), made)
+    recipe = functools.partial(transform, function, *settings, **named)
+    return StagedTransform(_named(function, transformed, prefix), recipe)
 
 
 def _named(function: Function, transformed: Function, prefix: str) -> Function:
@@ -130,8 +130,8 @@ def value_and_grad(
     """
     inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
     expect_function("value_and_grad", function)
-    made = functools.partial(value_and_grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return Gradient(_named(function, inner, "value_and_grad"), argnums, made)
+    recipe = functools.partial(value_and_grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
+    return Gradient(_named(function, inner, "value_and_grad"), argnums, recipe)
 
 
 @overload
@@ -176,8 +176,8 @@ def grad(
     """
     inner = functional.grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
     expect_function("grad", function)
-    made = functools.partial(grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return Gradient(_named(function, inner, "grad"), argnums, made)
+    recipe = functools.partial(grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
+    return Gradient(_named(function, inner, "grad"), argnums, recipe)
 
 
 @checked_call
@@ -253,9 +253,9 @@ def hessian(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = Fa
 
 def _jacobian(transform: Function, inner: Function, function: Function, argnums: Axes, has_aux: bool) -> Any:
     expect_function(transform.__name__, function)
-    made = functools.partial(transform, function, argnums, has_aux=has_aux)
+    recipe = functools.partial(transform, function, argnums, has_aux=has_aux)
     transformed = inner(function, argnums, has_aux=has_aux)
-    return Gradient(_named(function, transformed, transform.__name__), argnums, made)
+    return Gradient(_named(function, transformed, transform.__name__), argnums, recipe)
 
 
 @overload
@@ -299,10 +299,10 @@ def jvp(
         ShapeError, DtypeError: A tangent does not have the type of its primal, or they are not tuples; or there is no auxiliary
         result.
     """
-    found: tuple[Any, ...] = run_compiled(
+    result: tuple[Any, ...] = run_compiled(
         lambda p, t: functional.jvp(function, p, t, has_aux=has_aux), *_both("jvp", primals, tangents)
     )
-    return found
+    return result
 
 
 @overload
@@ -349,17 +349,17 @@ def linearize(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[
     """
     expect_function("linearize", function)
     if ambient_builder() is not None:
-        found: tuple[R, Callable[[*Ts], R]] = functional.linearize(function, *primals)
-        return found
-    made: list[functional.Linear] = []
+        result: tuple[R, Callable[[*Ts], R]] = functional.linearize(function, *primals)
+        return result
+    linear_maps: list[functional.Linear] = []
 
     def at_the_point(p: tuple[Any, ...]) -> Any:
         value, linear = functional.linearize(function, *p)
-        made.append(linear)
+        linear_maps.append(linear)
         return value, linear.residuals
 
     value, residuals = Jitted(at_the_point, {}, ())(primals)
-    (linear,) = made
+    (linear,) = linear_maps
     apply = Jitted(lambda r, t: evolve(linear, residuals=r)(*t), {}, ())
     return value, lambda *tangents: apply(residuals, tangents)
 
@@ -382,10 +382,10 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
 
 
 def _both(what: str, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    for name, given in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(given, tuple | list):
+    for name, value in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(value, tuple | list):
             raise ShapeError(
-                f"{what}: {name} is {type(given).__name__}, not a tuple with one entry an argument",
+                f"{what}: {name} is {type(value).__name__}, not a tuple with one entry an argument",
                 hint=f"rlx.{what}(f, (x,), (direction,))",
             )
     return tuple(primals), tuple(tangents)

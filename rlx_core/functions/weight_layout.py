@@ -59,9 +59,9 @@ class WeightLayout:
 
     def allocate(self) -> np.ndarray:
         """Return a buffer, u8[nbytes], of zeros, that starts at a multiple of 64 bytes."""
-        room = np.zeros(self.nbytes + _ALIGNMENT, np.uint8)
-        start = -room.ctypes.data % _ALIGNMENT
-        return room[start : start + self.nbytes]
+        storage = np.zeros(self.nbytes + _ALIGNMENT, np.uint8)
+        start = -storage.ctypes.data % _ALIGNMENT
+        return storage[start : start + self.nbytes]
 
     def views(self, region: np.ndarray) -> dict[str, np.ndarray]:
         """Return the weights as arrays that are views of a buffer, by name."""

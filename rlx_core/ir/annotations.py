@@ -103,11 +103,11 @@ def _spelled(hint: Any) -> str:
     return str(hint).replace("typing.", "")
 
 
-_Fit = Callable[[Any], Any]
+_Converter = Callable[[Any], Any]
 
 
 @cache
-def fitting(hint: Any) -> _Fit:
+def fitting(hint: Any) -> _Converter:
     """Return a function that converts an attribute value to the annotated kind, or returns `MISFIT` where that is not possible.
 
     NumPy's numbers become Python's, sequences tuples and names of dtypes dtypes. No value becomes a different one: a bool is
@@ -135,7 +135,7 @@ def fitting(hint: Any) -> _Fit:
 _NUMBERS: dict[Any, Any] = {int: int, float: (float, int), complex: (complex, float, int), bool: bool}
 
 
-def _number(classes: Any) -> _Fit:
+def _number(classes: Any) -> _Converter:
     def fit(value: Any) -> Any:
         if isinstance(value, np.generic):
             value = value.item()
@@ -148,16 +148,16 @@ def _number(classes: Any) -> _Fit:
     return fit
 
 
-def _one_of(fits: Sequence[_Fit], exact: frozenset[type]) -> _Fit:
+def _one_of(converters: Sequence[_Converter], exact: frozenset[type]) -> _Converter:
     def fit(value: Any) -> Any:
         if type(value) in exact:
             return value
-        return next((form for f in fits if (form := f(value)) is not MISFIT), MISFIT)
+        return next((form for f in converters if (form := f(value)) is not MISFIT), MISFIT)
 
     return fit
 
 
-def _each_is(hint: Any) -> _Fit:
+def _each_is(hint: Any) -> _Converter:
     exact, fit_item = exact_types(hint), fitting(hint)
 
     def fit(value: Any) -> Any:
@@ -168,13 +168,15 @@ def _each_is(hint: Any) -> _Fit:
     return fit
 
 
-def _each(fits: Sequence[_Fit]) -> _Fit:
-    return lambda value: _items(value, fits) if isinstance(value, _SEQUENCES) and len(value) == len(fits) else MISFIT
+def _each(converters: Sequence[_Converter]) -> _Converter:
+    return lambda value: (
+        _items(value, converters) if isinstance(value, _SEQUENCES) and len(value) == len(converters) else MISFIT
+    )
 
 
 _SEQUENCES = (tuple, list, range)
 
 
-def _items(value: Sequence[Any], fits: Sequence[_Fit]) -> Any:
-    items = tuple(f(v) for f, v in zip(fits, value, strict=True))
+def _items(value: Sequence[Any], converters: Sequence[_Converter]) -> Any:
+    items = tuple(f(v) for f, v in zip(converters, value, strict=True))
     return MISFIT if any(i is MISFIT for i in items) else items

@@ -41,8 +41,8 @@ def apply(op: Op, operands: Sequence[Any], *, name: str | None = None) -> Any:
     if builder is None:
         return _evaluate(op, operands)
     if builder.untyped is not None:
-        given = [x if x is None or isinstance(x, Value) else builder.constant(x) for x in operands]
-        return builder.emit(op, given, name=name, types=builder.untyped)[0]
+        values = [x if x is None or isinstance(x, Value) else builder.constant(x) for x in operands]
+        return builder.emit(op, values, name=name, types=builder.untyped)[0]
     with building(builder):
         lifted = lift(builder, operands)
         if op.prepare is not None:
@@ -86,8 +86,8 @@ def _lift_one(builder: Builder, operand: Any, present: Sequence[DType]) -> Value
 
 def array_value(builder: Builder, data: Any) -> Value:
     """Return an array as a value of `builder`: a constant, or an input where the trace reads the array in every call."""
-    found = builder.lifted(data)
-    return builder.constant(as_array(data)) if found is None else found
+    lifted = builder.lifted(data)
+    return builder.constant(as_array(data)) if lifted is None else lifted
 
 
 def _lift_size(builder: Builder, size: Expr, to: DType) -> Value:
@@ -215,9 +215,9 @@ def _hint_for_object(array: np.ndarray) -> str:
 def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
     from rlx_core.ir.immediate import evaluate  # here, because most programs evaluate nothing at once
 
-    given = [x if x is None or type(x) in _Scalar else as_array(x) for x in operands]
+    arguments = [x if x is None or type(x) in _Scalar else as_array(x) for x in operands]
     try:
-        results = evaluate(op, given)
+        results = evaluate(op, arguments)
     except OverflowError as error:  # attributes are integers of any size, and arrays are addressed with 64 bits
         raise ConfigError(f"{op.title}: an attribute of {op} is too large ({error})") from None
     except MemoryError as error:
@@ -247,9 +247,9 @@ class OpFunction(Travels, Generic[_OpT]):
 
     def __call__(self, *arguments: Any, name: str | None = None, **named: Any) -> Any:
         count = len(arguments) if self._is_variadic else len(self._operands)
-        operands, rest = list(arguments[:count]), arguments[count:]
-        attributes: dict[str, Any] = dict(zip(self._attributes, rest, strict=False))
-        if len(rest) > len(self._attributes):
+        operands, extra = list(arguments[:count]), arguments[count:]
+        attributes: dict[str, Any] = dict(zip(self._attributes, extra, strict=False))
+        if len(extra) > len(self._attributes):
             check_declared(self.op)  # an op without declared operands would be refused for taking none
             raise WrongInputCountError(f"{self.op.title}: takes {self.signature}, not {len(arguments)} arguments")
         for key, value in named.items():

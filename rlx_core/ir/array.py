@@ -148,13 +148,13 @@ class HostArray(ArrayMethods):
             raise IndexRangeError(f"getitem: {error}") from None
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        made = operator("at")(self)[key].set(value)
-        if not isinstance(made, HostArray):
+        updated = operator("at")(self)[key].set(value)
+        if not isinstance(updated, HostArray):
             raise TraceError(
                 "setitem: an array that was made outside of the program cannot take elements of a value of it",
                 hint="x = x.at[key].set(y)",
             )
-        self._data = made._array
+        self._data = updated._array
 
     def item(self, *index: Any) -> Any:
         """The only element, or the one at `index`, as a Python number."""

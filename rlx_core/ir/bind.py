@@ -67,13 +67,13 @@ def bind(graph: Graph, binding: DimBinding) -> tuple[Graph, dict[Value, Value]]:
     types = _BoundTypes(binding)
     for node, first in zip(graph.nodes, graph.alike, strict=True):
         operands = [None if v is None else values[v] for v in node.operands]
-        made = bound.get(first)
-        if made is None:
+        bound_op = bound.get(first)
+        if bound_op is None:
             guards = len(builder.guards)
-            made = _bound_node(builder, node, operands, types)
+            bound_op = _bound_node(builder, node, operands, types)
             if len(builder.guards) == guards:  # a guard names the node that needs it
-                bound[first] = made
-        results = builder.emit(made[0], operands, name=node.name, origin=node.origin, types=made[1])
+                bound[first] = bound_op
+        results = builder.emit(bound_op[0], operands, name=node.name, origin=node.origin, types=bound_op[1])
         values.update(zip(node.results, results, strict=True))
     builder.add_guards(remaining)
     return builder.finish(values[v] for v in graph.outputs), values
@@ -104,10 +104,10 @@ class _BoundTypes:
     known: dict[TensorType, TensorType] = field(factory=dict)
 
     def of(self, declared: TensorType) -> TensorType:
-        found = self.known.get(declared)
-        if found is None:
-            found = self.known[declared] = declared.bind(self.sizes)
-        return found
+        bound_type = self.known.get(declared)
+        if bound_type is None:
+            bound_type = self.known[declared] = declared.bind(self.sizes)
+        return bound_type
 
 
 def _bound_node(
@@ -119,11 +119,11 @@ def _bound_node(
         if op is node.op and all(v is None or v.type == t for v, t in zip(operands, node.operand_types, strict=True)):
             return op, node.types  # no size changes it; leaves would only return theirs
         with originating(node.origin):
-            found = builder.inferred(op, operands, node.name, node.origin, is_kept=False)
+            inferred = builder.inferred(op, operands, node.name, node.origin, is_kept=False)
     except RlxError as error:
         raise error.with_fact(Fact("node", node.label, node.origin.source), Fact("binding", bound.sizes)) from None
     types = tuple(map(bound.of, node.types))
-    for declared, type in zip(types, found, strict=True):
+    for declared, type in zip(types, inferred, strict=True):
         if declared != type:
             raise ShapeError(
                 f"bind: {node.label} = {node.op.name} was declared {declared}, and is {type} once bound",
@@ -138,10 +138,10 @@ def bind_op(op: Op, binding: DimBinding) -> Op:
     unknown = symbols_inside(op)
     if not unknown:
         return op
-    kept = vars(op)  # a template's op is bound for every size
-    places = kept.get(_PLACES)
+    cache = vars(op)  # a template's op is bound for every size
+    places = cache.get(_PLACES)
     if places is None:
-        places = kept[_PLACES] = _places(op.attributes())
+        places = cache[_PLACES] = _places(op.attributes())
     return keep_symbols(_with_bound(op, places, binding), unknown - binding.sizes.keys())
 
 
@@ -149,34 +149,34 @@ _PLACES: Final = "_places_of_sizes"
 Places = Mapping[Any, Any]
 """Positions of sizes inside a value: for fields by name or items by number that contain any, the positions inside these."""
 
-_WHOLE: Final[Places] = {}
+_ENTIRE: Final[Places] = {}
 """The whole value is a size, a type or a graph."""
 
 
 def _places(items: Mapping[Any, Any]) -> Places:
-    found = {}
-    for at, value in items.items():
+    result = {}
+    for key, value in items.items():
         if not symbols_inside(value):
             continue
         if isinstance(value, Expr | TensorType | Graph):
-            found[at] = _WHOLE
+            result[key] = _ENTIRE
         elif isinstance(value, tuple):
-            found[at] = _places(dict(enumerate(value)))
+            result[key] = _places(dict(enumerate(value)))
         else:
-            found[at] = _places(attrs.asdict(value, recurse=False))
-    return found
+            result[key] = _places(attrs.asdict(value, recurse=False))
+    return result
 
 
 def _bound(value: Any, places: Places, binding: DimBinding) -> Any:
     """An attribute's value with the sizes in it bound."""
-    if places is _WHOLE:
+    if places is _ENTIRE:
         if isinstance(value, Graph):
             return bind(value, binding)[0]
         return value.bind(binding) if isinstance(value, TensorType) else binding.bind(value)
     if isinstance(value, tuple):
         items = list(value)
-        for at, inside in places.items():
-            items[at] = _bound(items[at], inside, binding)
+        for key, inside in places.items():
+            items[key] = _bound(items[key], inside, binding)
         return tuple(items)
     return _with_bound(value, places, binding)
 

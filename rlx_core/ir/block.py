@@ -63,9 +63,9 @@ def define_block(cls: _BlockT | None = None, /, *, kind: str | None = None, doma
         if target.fusable is None:
             raise ConfigError(f"block {target.__name__}: it has no `fusable`, which is its meaning")
         target.decompose = target.fusable
-        made = define_op(domain=domain, name=None if kind is None else f"{kind}_block")(target)
-        made.kind = made.title = made.name.split(".", 1)[1].removesuffix("_block")
-        return made
+        op_class = define_op(domain=domain, name=None if kind is None else f"{kind}_block")(target)
+        op_class.kind = op_class.title = op_class.name.split(".", 1)[1].removesuffix("_block")
+        return op_class
 
     return make if cls is None else make(cls)
 

@@ -54,13 +54,13 @@ class Bundle(Travels):
         check(graph, IrStage.HIR)
         stored = need(form.get("params"), dict, "params")
         params = {name: _array(name, each, decoder) for name, each in stored.items()}
-        wanted = graph.param_types
-        if params.keys() != wanted.keys():
-            differing = sorted(params.keys() ^ wanted.keys())
+        expected = graph.param_types
+        if params.keys() != expected.keys():
+            differing = sorted(params.keys() ^ expected.keys())
             raise FormatError(f"params: {', '.join(differing[:5])} are not in both, the graph and the file")
         for name, each in params.items():
-            if not _fits(each.type, wanted[name]):
-                raise FormatError(f"params: {name} is {each.type}, and the graph has {wanted[name]}")
+            if not _fits(each.type, expected[name]):
+                raise FormatError(f"params: {name} is {each.type}, and the graph has {expected[name]}")
         return cls(graph, params, need(form.get("call"), dict, "the call"))
 
 
@@ -73,16 +73,16 @@ class Bundled(ABC):
 
 
 def _array(name: str, form: Json, decoder: Decoder) -> Literal:
-    found: Any = decoder.value(form)
-    if not isinstance(found, Literal):
+    value: Any = decoder.value(form)
+    if not isinstance(value, Literal):
         raise FormatError(f"params: {name} is no array")
-    return found
+    return value
 
 
-def _fits(found: TensorType, wanted: TensorType) -> bool:
-    dims = zip(found.shape, wanted.shape, strict=False)
+def _fits(actual: TensorType, expected: TensorType) -> bool:
+    dims = zip(actual.shape, expected.shape, strict=False)
     return (
-        found.dtype is wanted.dtype
-        and found.rank == wanted.rank
+        actual.dtype is expected.dtype
+        and actual.rank == expected.rank
         and all(not isinstance(size, int) or size == have for have, size in dims)
     )

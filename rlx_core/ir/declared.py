@@ -40,9 +40,9 @@ def check_declared(op: type[Op]) -> None:
     Raises:
         MissingRuleError: It means nothing, or a rule of it cannot be called.
     """
-    found = next(complaints(op), None)
-    if found is not None:
-        raise MissingRuleError(f"{op.name}: {found}")
+    complaint = next(complaints(op), None)
+    if complaint is not None:
+        raise MissingRuleError(f"{op.name}: {complaint}")
 
 
 def complaints(op: type[Op]) -> Iterator[str]:
@@ -53,16 +53,16 @@ def complaints(op: type[Op]) -> Iterator[str]:
     for kind in RULE_SHAPES:
         rule: Any = getattr(op, kind)
         if callable(rule):
-            found = rule_complaint(rule, kind, op)
-            if found is not None:
-                yield found
+            complaint = rule_complaint(rule, kind, op)
+            if complaint is not None:
+                yield complaint
 
 
-def rule_complaint(rule: Callable[..., Any], kind: str, op: type[Op], own: str = "self") -> str | None:
+def rule_complaint(rule: Callable[..., Any], kind: str, op: type[Op], receiver: str = "self") -> str | None:
     """Why a rule cannot be called as rules of its kind are, or `None` if it can.
 
     Args:
-        own: The kind of its first parameter: `self` for a method, `op` for a rule outside the class.
+        receiver: The kind of its first parameter: `self` for a method, `op` for a rule outside the class.
     """
     count = len(op.operands)
     shape = RULE_SHAPES[kind]
@@ -71,8 +71,8 @@ def rule_complaint(rule: Callable[..., Any], kind: str, op: type[Op], own: str =
     if accepts(rule, positional, ("y",) if shape.endswith("y") else ()):
         return None
     names = ", ".join("*" * o.is_variadic + o.name for o in op.operands) or "*x"
-    wanted = shape.format(self=own, operands=names)
-    return f"its {kind} rule takes {inspect.signature(rule)}, and is called as {kind}({wanted})"
+    expected = shape.format(self=receiver, operands=names)
+    return f"its {kind} rule takes {inspect.signature(rule)}, and is called as {kind}({expected})"
 
 
 @lru_cache(maxsize=4096)

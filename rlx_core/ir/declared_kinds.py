@@ -45,13 +45,13 @@ def record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
 
 @cache
 def _find_record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
-    found: dict[str, type[Any]] = {}
+    classes: dict[str, type[Any]] = {}
     todo: list[Any] = list(annotations_of(op).values())
     while todo:
         hint = todo.pop()
         todo += typing.get_args(hint)
         is_named = isinstance(hint, type) and (attrs.has(hint) or issubclass(hint, enum.Enum))
-        if is_named and not issubclass(hint, _WITH_A_FORM) and hint.__name__ not in found:
-            found[hint.__name__] = hint
+        if is_named and not issubclass(hint, _WITH_A_FORM) and hint.__name__ not in classes:
+            classes[hint.__name__] = hint
             todo += annotations_of(hint).values() if attrs.has(hint) else []
-    return found
+    return classes

@@ -50,12 +50,12 @@ def find_op(name: str, ops: OpTable) -> type[Op]:
         UnknownNameError: Nothing provides it.
     """
     # Leaves first: looking up an unknown name in plugins would import all of them.
-    found = LEAVES.get(name) or ops.get(name)
-    if found is None:
+    op_class = LEAVES.get(name) or ops.get(name)
+    if op_class is None:
         raise UnknownNameError(
             f"op {name}: no active plugin provides it", hint=nearest(name, ops) or f"rlx why op {name}"
         )
-    return found
+    return op_class
 
 
 def make_op(op: type[Op], attributes: Mapping[str, Any]) -> Op:
@@ -192,10 +192,10 @@ class Decoder:
 
     def type(self, form: Json) -> TensorType:
         text = need(form, str, "a type")
-        found = self.types.get(text)
-        if found is None:
-            found = self.types[text] = quoted(spec, text)
-        return found
+        result = self.types.get(text)
+        if result is None:
+            result = self.types[text] = quoted(spec, text)
+        return result
 
     def op(self, form: Json) -> Op:
         """An op; its version must be the one that is installed."""

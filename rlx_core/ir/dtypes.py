@@ -57,11 +57,11 @@ class DType:
     def __new__(cls, name: str, itemsize: int, kind: Kind) -> DType:
         if name in _INTERNED:
             return _INTERNED[name]
-        made = super().__new__(cls)
-        made.name, made.itemsize, made.kind = name, itemsize, kind
-        made._hash = hash(_numpy_dtype(name) if name in _NUMPY_NAMES else name)
-        _INTERNED[name] = made
-        return made
+        instance = super().__new__(cls)
+        instance.name, instance.itemsize, instance.kind = name, itemsize, kind
+        instance._hash = hash(_numpy_dtype(name) if name in _NUMPY_NAMES else name)
+        _INTERNED[name] = instance
+        return instance
 
     def __repr__(self) -> str:
         return self.name
@@ -190,14 +190,14 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
         return met
     try:
         # NumPy takes `None` for float64; a missing dtype is an error here.
-        found = None if spelling is None else _BY_NUMPY_NAME.get(np.dtype(spelling).newbyteorder("=").name)
+        result = None if spelling is None else _BY_NUMPY_NAME.get(np.dtype(spelling).newbyteorder("=").name)
     except (TypeError, ValueError, SyntaxError):  # NumPy parses a text as a list of formats, and evaluates parts of it
-        found = None
-    if found is None:
+        result = None
+    if result is None:
         raise _unknown(spelling)
     if isinstance(spelling, np.dtype):
-        _MET[spelling] = found
-    return found
+        _MET[spelling] = result
+    return result
 
 
 _MET: dict[np.dtype[Any], DType] = {}
@@ -307,13 +307,13 @@ def weak_dtype(scalar: complex, others: Iterable[DType] = ()) -> DType:
     >>> weak_dtype(1, [f16]), weak_dtype(1.5, [i64]), weak_dtype(2.0), weak_dtype(True, [i32])
     (f16, f64, f32, i32)
     """
-    own = {bool: bool_, int: i64, float: f32, complex: c64}[type(scalar)]
+    default = {bool: bool_, int: i64, float: f32, complex: c64}[type(scalar)]
     present = list(others)
     if not present:
-        return own
+        return default
     target = promote(*present)
-    if _RANK[own.kind] > _RANK[target.kind]:
-        return promote(own, target)
+    if _RANK[default.kind] > _RANK[target.kind]:
+        return promote(default, target)
     if target.is_integer:
         limits = np.iinfo(target.numpy)
         if not limits.min <= int(scalar.real) <= limits.max:

@@ -34,7 +34,7 @@ def flat_bytes(array: np.ndarray) -> memoryview:
     return little.reshape(-1).view(np.uint8).data
 
 
-def literal_from(of: DType, shape: Sequence[int], data: bytes | memoryview) -> Literal:
+def literal_from(element_type: DType, shape: Sequence[int], data: bytes | memoryview) -> Literal:
     """Constant data from its bytes, which are checked against the shape before anything is allocated.
 
     Raises:
@@ -43,13 +43,15 @@ def literal_from(of: DType, shape: Sequence[int], data: bytes | memoryview) -> L
     count = 1
     for size in shape:
         count *= size
-    if any(size < 0 for size in shape) or count * of.itemsize != len(data):
-        raise FormatError(f"constant: {of}{list(shape)} needs {count * of.itemsize} bytes, not {len(data)}")
-    if of.kind == "bool" and len(data) and (most := int(np.frombuffer(data, np.uint8).max())) > 1:
-        raise FormatError(f"constant: a bool is stored as 0 or 1, not {most}")
+    if any(size < 0 for size in shape) or count * element_type.itemsize != len(data):
+        raise FormatError(
+            f"constant: {element_type}{list(shape)} needs {count * element_type.itemsize} bytes, not {len(data)}"
+        )
+    if element_type.kind == "bool" and len(data) and (largest := int(np.frombuffer(data, np.uint8).max())) > 1:
+        raise FormatError(f"constant: a bool is stored as 0 or 1, not {largest}")
     try:
-        native = np.frombuffer(data, of.numpy.newbyteorder("<")) if count else np.empty(0, of.numpy)
-        array = native.astype(of.numpy, copy=False).reshape(tuple(shape))
+        native = np.frombuffer(data, element_type.numpy.newbyteorder("<")) if count else np.empty(0, element_type.numpy)
+        array = native.astype(element_type.numpy, copy=False).reshape(tuple(shape))
         array = array if array.flags.aligned else array.copy()  # kernels rely on it
     except ValueError as error:
         raise FormatError(f"constant: NumPy has no array of {len(shape)} axes {list(shape)} ({error})") from None

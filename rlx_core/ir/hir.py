@@ -113,11 +113,11 @@ class _Lowering:
             self.bodies[block, types] = _body(block, types, self.policy)
         return self.bodies[block, types]
 
-    def _new_id(self, wanted: str) -> str:
-        """Return `wanted`, numbered if another block of the graph has it already."""
-        found = next(i for i in _numbered(wanted) if i not in self._ids)
-        self._ids.add(found)
-        return found
+    def _new_id(self, name: str) -> str:
+        """Return `name`, numbered if another block of the graph has it already."""
+        unique = next(i for i in _numbered(name) if i not in self._ids)
+        self._ids.add(unique)
+        return unique
 
 
 def _copy(
@@ -130,11 +130,11 @@ def _copy(
     for node in body.nodes:
         if isinstance(node.op, Input):
             continue
-        given = [None if v is None else values[v] for v in node.operands]
-        results = known.get((node.op, _key(given))) if node.op.is_pure else None
+        new_operands = [None if v is None else values[v] for v in node.operands]
+        results = known.get((node.op, _key(new_operands))) if node.op.is_pure else None
         if results is None:
-            results = builder.emit(node.op, given, name=name, origin=origin, types=node.types)
-            known[node.op, _key(given)] = results
+            results = builder.emit(node.op, new_operands, name=name, origin=origin, types=node.types)
+            known[node.op, _key(new_operands)] = results
         values.update(zip(node.results, results, strict=True))
     return tuple(values[v] for v in body.outputs)
 

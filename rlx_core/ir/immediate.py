@@ -16,7 +16,7 @@ from rlx_core.ir.element_functions import preferred_functions
 from rlx_core.ir.graph import Builder, as_results, building
 from rlx_core.ir.op import Op, exact
 from rlx_core.ir.provenance import current_origin
-from rlx_core.ir.tape import KEPT, Tape, tape_of_graph
+from rlx_core.ir.tape import MAX_TAPES, Tape, tape_of_graph
 from rlx_core.ir.types import TensorType
 
 __all__ = ["evaluate"]
@@ -47,7 +47,7 @@ def evaluate(op: Op, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
     return results
 
 
-@lru_cache(KEPT)
+@lru_cache(MAX_TAPES)
 def tape_for(op: Op, kinds: tuple[Kind, ...]) -> Tape:
     """Return the tape of one op, on the operands that it would get in a trace: promotion and refusals are the same."""
     builder = Builder(op.name)

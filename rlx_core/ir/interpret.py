@@ -75,9 +75,9 @@ def interpret(
         BindingError, GuardError: Sizes of symbols, read off the arrays, disagree or violate a guard of the program.
         MissingRuleError: An op has neither a reference nor a decomposition.
     """
-    given: tuple[Any, ...] = (graph, inputs, params)  # the input is untrusted
-    if not all(map(isinstance, given, (Graph, Mapping, Mapping | None))):
-        kinds = ", ".join(type(each).__name__ for each in given)
+    arguments: tuple[Any, ...] = (graph, inputs, params)  # the input is untrusted
+    if not all(map(isinstance, arguments, (Graph, Mapping, Mapping | None))):
+        kinds = ", ".join(type(each).__name__ for each in arguments)
         raise TraceError(f"interpret: takes a graph and arrays by name, not {kinds}", hint="rlx.trace(f, *specs)")
     fed = {**(params or {}), **inputs}
     _check_names(graph, fed)
@@ -128,21 +128,21 @@ def _run(graph: Graph, fed: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
 def _last_uses(graph: Graph) -> dict[int, list[Value]]:
     """Node index → values that nothing reads after it, so that an oracle run does not hold the whole program."""
     last = {v: (users[-1].index if users else v.node.index) for v, users in graph.uses.items()}
-    found: dict[int, list[Value]] = {}
+    by_index: dict[int, list[Value]] = {}
     for value, index in last.items():
         if value not in graph.output_set:
-            found.setdefault(index, []).append(value)
-    return found
+            by_index.setdefault(index, []).append(value)
+    return by_index
 
 
 def _feed(name: str, type: TensorType, array: np.ndarray, mode: Mode) -> np.ndarray:
-    found = np.asarray(array)
-    dims_fit = len(found.shape) == type.rank and all(
-        not isinstance(d, int) or d == n for d, n in zip(type.shape, found.shape, strict=True)
+    value = np.asarray(array)
+    dims_fit = len(value.shape) == type.rank and all(
+        not isinstance(d, int) or d == n for d, n in zip(type.shape, value.shape, strict=True)
     )
     if not dims_fit:
-        raise LengthMismatchError(f"run: {name} must be {type}, not {list(found.shape)}")
-    return found.astype(stored(type.dtype, mode).numpy, copy=False)
+        raise LengthMismatchError(f"run: {name} must be {type}, not {list(value.shape)}")
+    return value.astype(stored(type.dtype, mode).numpy, copy=False)
 
 
 def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> tuple[np.ndarray, ...]:

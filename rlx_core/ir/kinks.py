@@ -30,7 +30,7 @@ class Kink:
     """Operands at which an op has no derivative, and the value that its rules return there.
 
     Attributes:
-        at: A number, or nested ones, for each operand.
+        points: A number, or nested ones, for each operand.
         takes: Which derivative it is, see `Takes`.
         gives: Cotangent of each operand where the cotangent of the result is 1 everywhere.
         attributes: The op's attributes.
@@ -39,13 +39,13 @@ class Kink:
     (array(0.5), array(0.5))
     """
 
-    at: tuple[np.ndarray, ...]
+    points: tuple[np.ndarray, ...]
     takes: Takes = field(validator=in_(get_args(Takes)))
     gives: tuple[np.ndarray, ...]
     attributes: Mapping[str, Any]
 
-    def __init__(self, *at: Any, takes: Takes, gives: float | Sequence[Any], **attributes: Any) -> None:
-        every = (gives,) if len(at) == 1 else gives
+    def __init__(self, *points: Any, takes: Takes, gives: float | Sequence[Any], **attributes: Any) -> None:
+        every = (gives,) if len(points) == 1 else gives
         assert isinstance(every, Sequence), "of several operands each has a derivative"
-        assert len(every) == len(at), "each operand has a derivative"
-        self.__attrs_init__(tuple(map(np.asarray, at)), takes, tuple(map(np.asarray, every)), attributes)
+        assert len(every) == len(points), "each operand has a derivative"
+        self.__attrs_init__(tuple(map(np.asarray, points)), takes, tuple(map(np.asarray, every)), attributes)

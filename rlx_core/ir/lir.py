@@ -206,8 +206,8 @@ class Lir(Travels):
         """The operands of a node that lie in its result; a step of it writes the rest."""
         if node.op.parts is None:
             return ()
-        whole = self.root_of(node.result)
-        return tuple(i for i, v in enumerate(node.operands) if v is not None and self.root_of(v) is whole)
+        root = self.root_of(node.result)
+        return tuple(i for i, v in enumerate(node.operands) if v is not None and self.root_of(v) is root)
 
 
 def root_of(value: Value, aliases: Mapping[Value, Alias]) -> Value:

@@ -101,8 +101,8 @@ def expect_finite_results(
     bad = [i for i, result in enumerate(results) if check is not None and check.is_bad(result)]
     if check is None or not bad:
         return
-    given = {name: np.asarray(array) for name, array in {**params, **inputs}.items()}
-    located = _locate(graph, given, check)
+    arrays = {name: np.asarray(array) for name, array in {**params, **inputs}.items()}
+    located = _locate(graph, arrays, check)
     if located is not None:
         node, nested = located.value.node, located.value.node.owner is not graph.nodes[0].owner
         error = _error(check, node.op, located.array, node.origin.source, node.origin.plugin or plugin_of(node.op))
@@ -110,7 +110,7 @@ def expect_finite_results(
             error.with_fact(Fact("iteration", f"{located.evaluations - 1}, the {node.label} of a loop or branch"))
         raise error
     what = check.name(results[bad[0]])
-    for name, array in given.items():
+    for name, array in arrays.items():
         if check.is_bad(array):
             raise NonFiniteError(
                 f"{graph.name}: result {bad[0]} has {what}, which comes in with the argument {name}",
@@ -128,7 +128,7 @@ def plugin_of(op: Op) -> str:
     return type(op).__module__.partition(".")[0].replace("_", "-")
 
 
-def _locate(graph: Graph, given: Mapping[str, np.ndarray], check: Check) -> _Located | None:
+def _locate(graph: Graph, arrays: Mapping[str, np.ndarray], check: Check) -> _Located | None:
     """The first node in the order of evaluation that makes a bad value of good ones, if the interpreter meets one."""
     bad: set[Value] = set()
     evaluations: Counter[Node] = Counter()
@@ -144,8 +144,8 @@ def _locate(graph: Graph, given: Mapping[str, np.ndarray], check: Check) -> _Loc
             bad.add(value)
         return array
 
-    inputs = {name: array for name, array in given.items() if name in graph.input_types}
-    params = {name: array for name, array in given.items() if name in graph.param_types}
+    inputs = {name: array for name, array in arrays.items() if name in graph.input_types}
+    params = {name: array for name, array in arrays.items() if name in graph.param_types}
     try:
         interpret(graph, inputs, params, rounded=look)
     except _Located as located:

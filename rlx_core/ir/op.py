@@ -226,18 +226,18 @@ def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None
 
     def make(target: _T) -> _T:
         has_repr = "__repr__" in vars(target)
-        made: Any = target
+        op_class: Any = target
         if not _is_made_like_op(target):
-            made = attrs.frozen(target, slots=False, eq=False, repr=False, field_transformer=by_annotation)
-            made.__init__ = refusing(made.__init__)
+            op_class = attrs.frozen(target, slots=False, eq=False, repr=False, field_transformer=by_annotation)
+            op_class.__init__ = refusing(op_class.__init__)
         # A base class in between may be an attrs class that defines equality over too few fields.
-        made.__eq__, made.__hash__ = Op.__eq__, Op.__hash__
+        op_class.__eq__, op_class.__hash__ = Op.__eq__, Op.__hash__
         if not has_repr:
-            made.__repr__ = Op.__repr__
-        made.name = f"{domain}.{name or snake_case(target.__name__)}"
-        made.title = made.name.removeprefix("rlx.")
-        made.operands = _declared_operands(made)
-        return made
+            op_class.__repr__ = Op.__repr__
+        op_class.name = f"{domain}.{name or snake_case(target.__name__)}"
+        op_class.title = op_class.name.removeprefix("rlx.")
+        op_class.operands = _declared_operands(op_class)
+        return op_class
 
     return make if cls is None else make(cls)
 
@@ -297,18 +297,18 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
         WrongInputCountError: There are more or fewer, or a required one is absent.
         MissingRuleError: The op cannot be used as it is written.
     """
-    needed, most = _operand_counts(type(op))  # type: ignore[arg-type]  # a class is hashable
-    if most is None:
-        absent = next((i for i, given in enumerate(operands) if given is None), None)
+    needed, maximum = _operand_counts(type(op))  # type: ignore[arg-type]  # a class is hashable
+    if maximum is None:
+        absent = next((i for i, operand in enumerate(operands) if operand is None), None)
         if absent is not None:
             raise WrongInputCountError(f"operand {operand_names(op, len(operands))[absent]} is required")
         return
-    if not needed <= len(operands) <= most:
+    if not needed <= len(operands) <= maximum:
         names = ", ".join(o.name + "?" * o.is_optional for o in op.operands)
-        wanted = f"{most}" if needed == most else f"{needed} to {most}"
-        raise WrongInputCountError(f"takes {wanted} operand{'s' * (most != 1)} ({names}), not {len(operands)}")
-    for declared, given in zip(op.operands, operands, strict=False):
-        if given is None and not declared.is_optional:
+        expected = f"{maximum}" if needed == maximum else f"{needed} to {maximum}"
+        raise WrongInputCountError(f"takes {expected} operand{'s' * (maximum != 1)} ({names}), not {len(operands)}")
+    for declared, operand in zip(op.operands, operands, strict=False):
+        if operand is None and not declared.is_optional:
             raise WrongInputCountError(f"operand {declared.name} is required")
 
 
@@ -320,5 +320,5 @@ def _operand_counts(op: type[Op]) -> tuple[int, int | None]:
         MissingRuleError: The op cannot be used as it is written.
     """
     check_declared(op)  # here, because this is where a class is met for the first time, and once
-    most = None if any(o.is_variadic for o in op.operands) else len(op.operands)
-    return sum(not o.is_optional for o in op.operands), most
+    maximum = None if any(o.is_variadic for o in op.operands) else len(op.operands)
+    return sum(not o.is_optional for o in op.operands), maximum

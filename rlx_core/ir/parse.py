@@ -127,31 +127,33 @@ class Parser(Scanner):
     def node(self, builder: Builder, values: dict[str, Value]) -> None:
         called, name = self.defined()
         self.expect("=")
-        at, outer = self.position, self.about
+        position, outer = self.position, self.about
         op_class = self.op_class()
         self.expect("(")
         operands = self.operands(values)
-        op = self.attributes(op_class, at)
+        op = self.attributes(op_class, position)
         types = self.declared_types()
         if types is not None:
-            self.expect_types(op, operands, types, at)
+            self.expect_types(op, operands, types, position)
         name = self.alias() or name
-        results = self.guarded(lambda: builder.emit(op, operands, name=name, types=types, origin=NOWHERE), at)
+        results = self.guarded(lambda: builder.emit(op, operands, name=name, types=types, origin=NOWHERE), position)
         self.about = outer
         self.define(values, called, results)
 
-    def expect_types(self, op: Op, operands: Sequence[Value | None], types: Sequence[TensorType], at: int) -> None:
+    def expect_types(
+        self, op: Op, operands: Sequence[Value | None], types: Sequence[TensorType], position: int
+    ) -> None:
         """Require that the declared types equal the op's inferred types on these operands, whose number must match."""
         problem = next(type_faults(op, [None if v is None else v.type for v in operands], types), None)
         if problem is not None:
-            self.fail(problem, at=at)
+            self.fail(problem, position=position)
 
     def defined(self) -> tuple[str, str | None]:
         """The value that a statement defines, and its name unless it is called by number."""
-        at = self.position
+        position = self.position
         called = self.need(VALUE, "a value such as %x")
         body = called[1:]
-        name = self.unquoted(body, at) if body.startswith('"') else body
+        name = self.unquoted(body, position) if body.startswith('"') else body
         return called, None if body[0].isdigit() else name
 
     def define(self, values: dict[str, Value], called: str, results: Sequence[Value]) -> None:
@@ -165,14 +167,14 @@ class Parser(Scanner):
         return self.string("a name") if self.accept("as") else None
 
     def value(self, values: dict[str, Value]) -> Value:
-        at = self.position
+        position = self.position
         called = self.need(VALUE, "a value")
         if called not in values:
-            self.fail(f"{called} is not defined before this", at=at, hint=nearest(called, values))
+            self.fail(f"{called} is not defined before this", position=position, hint=nearest(called, values))
         return values[called]
 
     def guard(self) -> SizeGuard:
-        at = self.position
+        position = self.position
         text = (self.take(_GUARD) or "").strip()
         relation: Relation
         divides = re.fullmatch(r"(.*) % (.*) == 0", text)
@@ -183,51 +185,53 @@ class Parser(Scanner):
             left, right = compared.group(1), compared.group(3)
             relation = {"==": "==", ">=": ">=", ">": ">"}[compared.group(2)]  # type: ignore[assignment]
         else:
-            self.fail("a guard reads `a == b`, `a > b`, `a >= b` or `a % b == 0`", at=at)
-        return SizeGuard(relation, self.dim(left, at), self.dim(right, at))
+            self.fail("a guard reads `a == b`, `a > b`, `a >= b` or `a % b == 0`", position=position)
+        return SizeGuard(relation, self.dim(left, position), self.dim(right, position))
 
-    def dim(self, text: str, at: int) -> Dim:
-        size: Dim = self.guarded(lambda: parse_dim(text), at)
+    def dim(self, text: str, position: int) -> Dim:
+        size: Dim = self.guarded(lambda: parse_dim(text), position)
         return size
 
     # -- ops
 
     def op_class(self) -> type[Op]:
-        at = self.position
+        position = self.position
         word = self.need(WORD, "an op name")
         name = word if "." in word else f"rlx.{word}"
-        op = self.guarded(lambda: find_op(name, self.ops), at)
+        op = self.guarded(lambda: find_op(name, self.ops), position)
         self.about = word
         version = int(self.need(INT, "a version")) if self.accept("@") else 1
         if version != op.version:
-            self.fail(f"written by version {version} of the op, and version {op.version} is installed", at=at)
+            self.fail(
+                f"written by version {version} of the op, and version {op.version} is installed", position=position
+            )
         return op
 
     def operands(self, values: dict[str, Value]) -> list[Value | None]:
-        found: list[Value | None] = []
+        result: list[Value | None] = []
         while self.looks_at("%") or self.looks_at("_"):
             if self.looks_at("_") and not self.accept("_"):
                 break  # an attribute whose name starts with an underscore
-            found.append(self.value(values) if self.looks_at("%") else None)
+            result.append(self.value(values) if self.looks_at("%") else None)
             if not self.accept(","):
                 break
-        return found
+        return result
 
-    def attributes(self, op: type[Op], at: int) -> Op:
+    def attributes(self, op: type[Op], position: int) -> Op:
         """`name=value, ...)` and the op they make."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         while not self.accept(")"):
             outer, here = self.about, self.position
             name = self.need(WORD, "an attribute or `)`")
-            if name in found:
-                self.fail(f"attribute {name} is given twice", at=here)
+            if name in values:
+                self.fail(f"attribute {name} is given twice", position=here)
             self.about = f"{outer}, attribute {name}"
             self.expect("=")
-            found[name] = self.attribute(op)
+            values[name] = self.attribute(op)
             self.about = outer
             if not self.accept(",") and not self.looks_at(")"):
                 self.fail("expected `,` or `)`")
-        return self.guarded(lambda: make_op(op, found), at)
+        return self.guarded(lambda: make_op(op, values), position)
 
     def declared_types(self) -> tuple[TensorType, ...] | None:
         if not self.accept(":"):
@@ -253,43 +257,43 @@ class Parser(Scanner):
         return value
 
     def _attribute(self, owner: type[Any]) -> Any:
-        at = self.position
+        position = self.position
         if self.looks_at('"'):
             return self.string()
         if self.accept("("):
             return self.tuple(owner)
         if self.looks_at("{"):
             text = self.need(_DIM, "a dim such as {2*n + 1}")
-            return self.dim(text[1:-1], at)
+            return self.dim(text[1:-1], position)
         number = self.take(NUMBER)
         if number is not None:
-            return self.number(number, at)
+            return self.number(number, position)
         self.skip()
         if TYPE.match(self.text, self.position):
             return self.type()
         return self.worded(owner)
 
-    def number(self, text: str, at: int) -> int | float:
+    def number(self, text: str, position: int) -> int | float:
         if INT.fullmatch(text):
             return int(text)
         try:
             return read_number(text)
         except ValueError:
-            self.fail(f"{text[:40]} is not a number", at=at)
+            self.fail(f"{text[:40]} is not a number", position=position)
 
     def tuple(self, owner: type[Any]) -> tuple[Any, ...]:
-        found: list[Any] = []
+        items: list[Any] = []
         while not self.accept(")"):
-            found.append(self.attribute(owner))
+            items.append(self.attribute(owner))
             if not self.accept(",") and not self.looks_at(")"):
                 self.fail("expected `,` or `)`")
-        return tuple(found)
+        return tuple(items)
 
     def worded(self, owner: type[Any]) -> Any:
         """Return a value that starts with a word: a language constant, dtype, graph, data, op, record or enum member."""
         if self.looks_at("graph") and re.match(r"graph\s", self.text[self.position : self.position + 6]):
             return self.graph()
-        at = self.position
+        position = self.position
         word = self.need(WORD, "a value")
         if word in _KEYWORDS:
             return _KEYWORDS[word]
@@ -304,8 +308,8 @@ class Parser(Scanner):
         if word == "op" and not self.looks_at("("):
             op = self.op_class()
             self.expect("(")
-            return self.attributes(op, at)
-        return self.record(word, owner, at)
+            return self.attributes(op, position)
+        return self.record(word, owner, position)
 
     def complex(self) -> complex:
         real = self.number(self.need(NUMBER, "a number"), self.position)
@@ -314,15 +318,15 @@ class Parser(Scanner):
         self.expect(")")
         return complex(real, imag)
 
-    def record(self, word: str, owner: type[Any], at: int) -> Any:
-        known = self.guarded(lambda: record_classes(owner), at)
+    def record(self, word: str, owner: type[Any], position: int) -> Any:
+        known = self.guarded(lambda: record_classes(owner), position)
         name, _, member = word.partition(".")
         cls = known.get(name)
         if cls is None:
-            self.fail(f"`{word}` is not a value of this attribute", at=at, hint=nearest(name, known))
+            self.fail(f"`{word}` is not a value of this attribute", position=position, hint=nearest(name, known))
         if issubclass(cls, enum.Enum):
             if member not in cls.__members__:
-                self.fail(f"{name} has no member {member!r}", at=at, hint=nearest(member, cls.__members__))
+                self.fail(f"{name} has no member {member!r}", position=position, hint=nearest(member, cls.__members__))
             return cls[member]
         self.expect("(")
         fields: dict[str, Any] = {}
@@ -331,18 +335,18 @@ class Parser(Scanner):
             here = self.position
             field = self.need(WORD, "a field or `)`")
             if field not in allowed or field in fields:
-                self.fail(f"{name} has no field {field} to set", at=here, hint=nearest(field, allowed))
+                self.fail(f"{name} has no field {field} to set", position=here, hint=nearest(field, allowed))
             self.expect("=")
             fields[field] = self.attribute(owner)
             if not self.accept(",") and not self.looks_at(")"):
                 self.fail("expected `,` or `)`")
-        return self.guarded(lambda: make_record(cls, fields), at)
+        return self.guarded(lambda: make_record(cls, fields), position)
 
     # -- constant data
 
     def literal(self) -> Literal:
         """`[1.0, 2.0] : f32[2]` or `base64 "..." : f32[2]`"""
-        at = self.position
+        position = self.position
         if self.accept("base64"):
             return self.base64()
         self.expect("[")
@@ -353,7 +357,7 @@ class Parser(Scanner):
                 self.fail("expected `,` or `]`")
         self.expect(":")
         type = self.static_type()
-        return self.guarded(lambda: literal_from_numbers(type, numbers), at)
+        return self.guarded(lambda: literal_from_numbers(type, numbers), position)
 
     def element(self) -> str:
         for word in ("True", "False"):
@@ -369,19 +373,19 @@ class Parser(Scanner):
         return self.need(NUMBER, "an element")
 
     def base64(self) -> Literal:
-        at = self.position
+        position = self.position
         coded = self.need(_BASE64, "base64 data in quotes")
         self.expect(":")
         type = self.static_type()
         try:
             data = base64.b64decode(coded[1:-1], validate=True)
         except binascii.Error:
-            self.fail("the data is not base64", at=at)
-        return self.guarded(lambda: literal_from(type.dtype, type.static_shape, data), at)
+            self.fail("the data is not base64", position=position)
+        return self.guarded(lambda: literal_from(type.dtype, type.static_shape, data), position)
 
     def static_type(self) -> TensorType:
-        at = self.position
+        position = self.position
         type = self.type()
         if not type.is_static:
-            self.fail(f"data has a static type, not {type}", at=at)
+            self.fail(f"data has a static type, not {type}", position=position)
         return type

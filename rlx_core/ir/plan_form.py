@@ -150,12 +150,12 @@ def _delivery(form: Json, graph: Graph) -> OutputDelivery:
 
 
 def _entries(form: Json, graph: Graph, decoder: Decoder) -> tuple[Entry, ...]:
-    found = []
+    entries = []
     for row in need(form, list, "entries"):
         name, type, value, is_donated = items(row, 4, "an entry")
         donated = need(is_donated, bool, "a donation")
-        found.append(Entry(need(name, str, "a name"), decoder.type(type), _ref(value, graph), donated))
-    return tuple(found)
+        entries.append(Entry(need(name, str, "a name"), decoder.type(type), _ref(value, graph), donated))
+    return tuple(entries)
 
 
 def _step(form: Json, graph: Graph, decoder: Decoder, depth: int) -> Step:

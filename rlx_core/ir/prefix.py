@@ -67,16 +67,16 @@ class Prefix:
             raise FormatError(f"{self.kind}: {self.text} has {length} bytes, and {len(body)} are left")
         return body[:length], body[length:], digest
 
-    def expect_digest(self, covered: memoryview, digest: bytes, of: str) -> None:
+    def expect_digest(self, covered: memoryview, digest: bytes, part: str) -> None:
         """Require the bytes that a digest is of.
 
         Raises:
             FormatError: They are others.
         """
-        found = hashlib.sha256(covered).digest()
-        if found != digest:
+        actual = hashlib.sha256(covered).digest()
+        if actual != digest:
             raise FormatError(
-                f"{self.kind}: {of} digest is {found.hex()[:16]}…, not {digest.hex()[:16]}…: it is damaged or cut off"
+                f"{self.kind}: {part} digest is {actual.hex()[:16]}…, not {digest.hex()[:16]}…: it is damaged or cut off"
             )
 
     def json(self, text: bytes, what: str) -> Json:
@@ -96,5 +96,5 @@ class Prefix:
         Raises:
             FormatError: It is not a JSON object.
         """
-        found: dict[str, Json] = need(self.json(bytes(text), self.text), dict, self.text)
-        return found
+        content: dict[str, Json] = need(self.json(bytes(text), self.text), dict, self.text)
+        return content

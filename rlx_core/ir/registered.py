@@ -25,6 +25,6 @@ class Registered(dict[K, V]):
     def __missing__(self, key: K) -> V:
         for module in self.modules:
             importlib.import_module(module)
-        found = self.get(key)
-        assert found is not None, f"{', '.join(self.modules)} enter {key!r}"
-        return found
+        entry = self.get(key)
+        assert entry is not None, f"{', '.join(self.modules)} enter {key!r}"
+        return entry

@@ -85,13 +85,13 @@ class RuleTable:
         Raises:
             MissingRuleError: Neither the class nor a base of it has one.
         """
-        found = self.find(op)
-        if found is None:
+        match = self.find(op)
+        if match is None:
             raise MissingRuleError(
                 f"{op.name}: the table {self.name} has no rule for it",
                 hint=f"register one: `@{self.name}({op.__name__})`",
             )
-        return found
+        return match
 
     def apply(self, op: Op, *arguments: Any, **named: Any) -> Any:
         """The rule for `op`, called with it first."""

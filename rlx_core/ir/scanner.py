@@ -70,8 +70,8 @@ class Scanner:
             self.fail(f"expected `{mark}`")
 
     def need(self, pattern: re.Pattern[str], what: str) -> str:
-        found = self.take(pattern)
-        return self.fail(f"expected {what}") if found is None else found
+        match = self.take(pattern)
+        return self.fail(f"expected {what}") if match is None else match
 
     def end(self) -> None:
         """Require that nothing is left."""
@@ -79,42 +79,42 @@ class Scanner:
         if self.position < len(self.text):
             self.fail("expected the end")
 
-    def fail(self, problem: str, *, at: int | None = None, hint: str | None = None) -> NoReturn:
-        space = _SPACE.match(self.text, self.position if at is None else at)
+    def fail(self, problem: str, *, position: int | None = None, hint: str | None = None) -> NoReturn:
+        space = _SPACE.match(self.text, self.position if position is None else position)
         assert space is not None, "space may be empty"
         place = space.end()
         line = self.text.count("\n", 0, place) + 1
         start = self.text.rfind("\n", 0, place) + 1
         row = self.text[start:].split("\n", 1)[0]
-        found = re.match(r"\s*(\w+|.)?", self.text[place : place + 40])
-        shown = found.group(1) if found and found.group(1) else "the end"
+        match = re.match(r"\s*(\w+|.)?", self.text[place : place + 40])
+        shown = match.group(1) if match and match.group(1) else "the end"
         raise FormatError(
             f"{self.about}: line {line}, column {place - start + 1}: {problem}, found `{shown}`",
             Fact("line", row.strip()[:120] or "the end"),
             hint=hint,
         ) from None
 
-    def guarded(self, make: Callable[[], Any], at: int) -> Any:
+    def guarded(self, make: Callable[[], Any], position: int) -> Any:
         """Return `make()`, with the position in the text added to its errors."""
         try:
             return make()
         except RlxError as error:
-            self.fail(error.message, at=at, hint=error.hint)
+            self.fail(error.message, position=position, hint=error.hint)
 
     def string(self, what: str = "a string") -> str:
-        at = self.position
-        return self.unquoted(self.need(STRING, what), at)
+        position = self.position
+        return self.unquoted(self.need(STRING, what), position)
 
-    def unquoted(self, text: str, at: int) -> str:
+    def unquoted(self, text: str, position: int) -> str:
         try:
             return str(json.loads(text))
         except ValueError:
-            self.fail(f"{text} is not a JSON string", at=at)
+            self.fail(f"{text} is not a JSON string", position=position)
 
     def name(self, what: str) -> str:
         return self.string(what) if self.looks_at('"') else self.need(WORD, what)
 
     def type(self) -> TensorType:
-        at = self.position
+        position = self.position
         text = self.need(TYPE, "a type such as f32[4, SEQ]")
-        return self.guarded(lambda: spec(text), at)
+        return self.guarded(lambda: spec(text), position)

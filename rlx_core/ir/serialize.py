@@ -139,10 +139,10 @@ def load(data: Bytes, ops: OpTable) -> Program:
         UnknownNameError: An op is not installed.
         VerifyError: The program breaks the rules of its stage.
     """
-    found = load_stored(data, ops)
-    if not isinstance(found, Program):
-        raise FormatError(f"file: it holds a part of a program ({type(found).__name__}), not a program")
-    return found
+    stored = load_stored(data, ops)
+    if not isinstance(stored, Program):
+        raise FormatError(f"file: it holds a part of a program ({type(stored).__name__}), not a program")
+    return stored
 
 
 def load_stored(data: Bytes, ops: OpTable) -> Stored:
@@ -173,10 +173,10 @@ def load_stored(data: Bytes, ops: OpTable) -> Stored:
 
 
 def _literal(form: Json, decoder: Decoder) -> Literal:
-    found = decoder.value(form)
-    if not isinstance(found, Literal):
+    value = decoder.value(form)
+    if not isinstance(value, Literal):
         raise FormatError("file: what it calls a literal is none")
-    return found
+    return value
 
 
 def load_plan(data: Bytes, ops: OpTable, lines: Lines = ()) -> Lir:
@@ -222,9 +222,9 @@ def load_graph(data: Bytes, ops: OpTable) -> Graph:
 
 def _opened(data: Bytes) -> tuple[dict[str, Json], memoryview]:
     """The header, and the bytes after it."""
-    text, rest, digest = _PREFIX.read(data)
-    _PREFIX.expect_digest(memoryview(data)[len(data) - len(text) - len(rest) :], digest, "its")
-    return _PREFIX.header(text), rest[_PREFIX.padding(len(text)) :]
+    text, body, digest = _PREFIX.read(data)
+    _PREFIX.expect_digest(memoryview(data)[len(data) - len(text) - len(body) :], digest, "its")
+    return _PREFIX.header(text), body[_PREFIX.padding(len(text)) :]
 
 
 class _reader:

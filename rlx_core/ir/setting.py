@@ -30,8 +30,8 @@ class _ToKind:
 
     __signature__ = inspect.Signature()  # attrs reads it for each attribute of each op, and computing it is slow
 
-    def __init__(self, op: type[Any], name: str, own: Callable[[Any], Any] | None) -> None:
-        self.op, self.name, self.own = op, name, own
+    def __init__(self, op: type[Any], name: str, converter: Callable[[Any], Any] | None) -> None:
+        self.op, self.name, self.own = op, name, converter
         self.exact: frozenset[type] = frozenset()
         self.hint: Any = None
         self.fit: Callable[[Any], Any] = self._first
@@ -84,18 +84,18 @@ def refusing(init: _Init) -> _Init:
     """The initialiser of an op, with every refusal an error of rlx's that names the op."""
 
     @functools.wraps(init)
-    def set_attributes(self: Any, *given: Any, **named: Any) -> None:
+    def set_attributes(self: Any, *arguments: Any, **named: Any) -> None:
         try:
-            init(self, *given, **named)
+            init(self, *arguments, **named)
         except RlxError as error:
             raise error.about(self.title) from None
         except _REFUSALS as error:
-            raise _refusal(init, self, given, named, error) from None
+            raise _refusal(init, self, arguments, named, error) from None
 
     return set_attributes  # type: ignore[return-value]  # it takes what `init` takes
 
 
-def _refusal(init: Any, op: Any, given: Sequence[Any], named: dict[str, Any], error: Exception) -> RlxError:
+def _refusal(init: Any, op: Any, arguments: Sequence[Any], named: dict[str, Any], error: Exception) -> RlxError:
     """Return the error for refused attributes: for their names and number, or from a validator."""
     fields = [a for a in attrs.fields(type(op)) if a.init]
     known = [a.name for a in fields]
@@ -103,11 +103,11 @@ def _refusal(init: Any, op: Any, given: Sequence[Any], named: dict[str, Any], er
     for name in named:
         if name not in known:
             return UnknownNameError(f"{takes}, not {name}=", hint=nearest(name, known))
-    missing = [a.name for a in fields[len(given) :] if a.default is attrs.NOTHING and a.name not in named]
+    missing = [a.name for a in fields[len(arguments) :] if a.default is attrs.NOTHING and a.name not in named]
     if missing:
         return WrongInputCountError(f"{takes}, and {', '.join(f'{n}=' for n in missing)} must be given")
     try:
-        inspect.signature(init).bind(op, *given, **named)
+        inspect.signature(init).bind(op, *arguments, **named)
     except TypeError as mismatch:
         return WrongInputCountError(f"{takes}, and these do not match it ({mismatch})")
     return ConfigError(f"{op.title}: {_in_own_words(error)}")
@@ -126,8 +126,8 @@ def _in_own_words(error: Exception) -> str:
             return f"attribute {name} must match {pattern.pattern!r}, not {value!r}"
         case (_, attrs.Attribute(name=name), Collection() as options, value):
             return f"attribute {name} must be {' or '.join(map(repr, options))}, not {value!r}"
-        case (str() as text,) if found := _BOUND.fullmatch(text):
-            return f"attribute {found[1]} must be {found[2]}, not {found[3]}"
-        case (str() as text,) if found := _LENGTH.fullmatch(text):
-            return f"attribute {found[1]} must have a length {found[2]}, not {found[3]}"
+        case (str() as text,) if match := _BOUND.fullmatch(text):
+            return f"attribute {match[1]} must be {match[2]}, not {match[3]}"
+        case (str() as text,) if match := _LENGTH.fullmatch(text):
+            return f"attribute {match[1]} must have a length {match[2]}, not {match[3]}"
     return str(error.args[0] if error.args else error)

@@ -74,11 +74,11 @@ def infer_binding(types: Mapping[str, TensorType], arrays: Mapping[str, Any], *,
     return binding
 
 
-def _check_names(types: Mapping[str, TensorType], given: Mapping[str, Any]) -> None:
-    for name in given:
+def _check_names(types: Mapping[str, TensorType], values: Mapping[str, Any]) -> None:
+    for name in values:
         if name not in types:
             raise UnknownNameError(f"binding: there is no input {name!r}", hint=nearest(name, types))
-    missing = [name for name in types if name not in given]
+    missing = [name for name in types if name not in values]
     if missing:
         raise MissingInputError(f"binding: no array for {', '.join(missing)}")
 
@@ -108,8 +108,8 @@ def _check_dim(name: str, axis: int, dim: Dim, size: int, binding: DimBinding) -
         listed = ", ".join(sorted(s.name for s in free_symbols(bound)))
         raise BindingError(f"binding: {name} axis {axis} is {dim}, which does not determine {listed}", hint=_EXPLICIT)
     if bound != size:
-        asked = f"{dim} = {bound}" if isinstance(dim, Expr) else f"{bound}"
-        raise BindingError(f"binding: {name} axis {axis} must be {asked}, not {size}", Fact("binding", binding))
+        expected = f"{dim} = {bound}" if isinstance(dim, Expr) else f"{bound}"
+        raise BindingError(f"binding: {name} axis {axis} must be {expected}, not {size}", Fact("binding", binding))
 
 
 def infer_binding_from_counts(types: Mapping[str, TensorType], counts: Mapping[str, int]) -> DimBinding:

@@ -59,12 +59,12 @@ def regrouped_strides(type: TensorType, strides: Sequence[int], shape: Sequence[
     old = [(d, s) for d, s in zip(type.static_shape, strides, strict=True) if d != 1]
     if 0 in shape:
         return dense_strides(TensorType(type.dtype, tuple(shape)))
-    found: list[int] = []
+    result_strides: list[int] = []
     taken = 0
     axis = 0
     while axis < len(shape):
         if shape[axis] == 1:
-            found.append(type.dtype.itemsize)  # one element: never followed
+            result_strides.append(type.dtype.itemsize)  # one element: never followed
             axis += 1
             continue
         run = [old[taken]]
@@ -83,5 +83,5 @@ def regrouped_strides(type: TensorType, strides: Sequence[int], shape: Sequence[
         if any(s != inner * t for (_, s), (inner, t) in pairwise(run)):
             return None
         inner_strides = accumulate(reversed(shape[first + 1 : axis]), mul, initial=run[-1][1])
-        found.extend(reversed(tuple(inner_strides)))
-    return tuple(found)
+        result_strides.extend(reversed(tuple(inner_strides)))
+    return tuple(result_strides)

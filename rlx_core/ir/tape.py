@@ -27,7 +27,7 @@ __all__ = ["Tape", "tape_of_graph", "tape_of_op", "widened"]
 
 Arrays: TypeAlias = "Sequence[np.ndarray | None]"
 
-KEPT = 2048
+MAX_TAPES = 2048
 """Maximum number of cached tapes, one per combination of an op and operand types."""
 
 
@@ -82,17 +82,17 @@ class Tape:
                 if functions is not None and step.element is not None and not is_wide:
                     function = functions(*step.element)
                 if function is not None:
-                    found: Any = function(*operands)
+                    returned: Any = function(*operands)
                 elif isinstance(step.reference, Tape):
-                    found = step.reference.play(operands, is_wide=is_wide, functions=functions)
+                    returned = step.reference.play(operands, is_wide=is_wide, functions=functions)
                 else:
                     if step.narrow:
                         operands = [None if a is None else widened(a) for a in operands]
-                    found = step.reference(*operands)
-                if len(step.writes) == 1 and not isinstance(found, tuple | list):
-                    slots[step.writes[0]] = held(found, step.types[0], is_wide)
+                    returned = step.reference(*operands)
+                if len(step.writes) == 1 and not isinstance(returned, tuple | list):
+                    slots[step.writes[0]] = held(returned, step.types[0], is_wide)
                 else:
-                    results = found if isinstance(found, tuple | list) else (found,)
+                    results = returned if isinstance(returned, tuple | list) else (returned,)
                     for slot, type, result in zip(step.writes, step.types, results, strict=True):
                         slots[slot] = held(result, type, is_wide)
                 for slot in step.frees:
@@ -102,10 +102,10 @@ class Tape:
 
 def held(array: Any, dtype: DType, is_wide: bool) -> np.ndarray:
     """Return an array, or the result of a reference, in the dtype in which values declared `dtype` are stored."""
-    wanted = (dtype.wide if is_wide else dtype).numpy
-    if type(array) is np.ndarray and array.dtype is wanted:
+    target = (dtype.wide if is_wide else dtype).numpy
+    if type(array) is np.ndarray and array.dtype is target:
         return array
-    return np.asarray(array).astype(wanted, copy=False)
+    return np.asarray(array).astype(target, copy=False)
 
 
 def widened(array: np.ndarray) -> np.ndarray:
@@ -115,7 +115,7 @@ def widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if is_narrow else array
 
 
-@lru_cache(KEPT)
+@lru_cache(MAX_TAPES)
 def tape_of_op(op: Op, types: tuple[TensorType | None, ...]) -> Tape:
     """The tape of an op's decomposition on operands of these static types.
 
@@ -139,8 +139,8 @@ def tape_of_graph(graph: Graph) -> Tape:
     for node in graph.nodes:
         if isinstance(node.op, GraphArgument):
             continue
-        made, count, results = steps_of(node, slots, count)
-        steps += made
+        node_steps, count, results = steps_of(node, slots, count)
+        steps += node_steps
         slots.update(zip(node.results, results, strict=True))
     outputs = tuple(slots[v] for v in graph.outputs)
     return Tape(tuple(n.type.dtype for n in operands), freeing(steps, {*outputs}), outputs, count)
@@ -183,10 +183,10 @@ def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[Tape
     return steps, count + body.slots - len(present), tuple(moved[i] for i in body.results)
 
 
-def freeing(steps: Sequence[TapeStep], kept: set[int]) -> tuple[TapeStep, ...]:
+def freeing(steps: Sequence[TapeStep], retained: set[int]) -> tuple[TapeStep, ...]:
     """The steps, each with the slots that are read or written last by it: a run does not hold the whole program."""
     last = {
-        i: n for n, step in enumerate(steps) for i in (*step.reads, *step.writes) if i is not None and i not in kept
+        i: n for n, step in enumerate(steps) for i in (*step.reads, *step.writes) if i is not None and i not in retained
     }
     frees: dict[int, list[int]] = {}
     for slot, number in last.items():

@@ -98,10 +98,10 @@ def value_names(graph: Graph) -> dict[Value, str]:
     called: dict[Value, str] = {}
     # Inputs and params are addressed by name from outside, so they get their names before any other node does.
     for node in sorted(graph.nodes, key=lambda n: not isinstance(n.op, GraphArgument)):
-        wanted = _wanted_name(node)
-        base = f"%{quote_name(wanted)}" if wanted is not None else f"%{node.index}"
+        requested = _wanted_name(node)
+        base = f"%{quote_name(requested)}" if requested is not None else f"%{node.index}"
         results = _result_names(node, base)
-        if wanted is None or not taken.isdisjoint({base, *results}):
+        if requested is None or not taken.isdisjoint({base, *results}):
             base, results = f"%{node.index}", _result_names(node, f"%{node.index}")
         taken |= {base, *results}
         called.update(zip(node.results, results, strict=True))

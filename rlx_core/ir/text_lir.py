@@ -59,7 +59,7 @@ def print_step(lir: Lir, number: int) -> str:
 
 def _lines(lir: Lir, indent: str = "") -> Iterator[str]:
     names = value_names(lir.graph)
-    own = names if lir.prepare is None else value_names(lir.prepare)
+    prepare_names = names if lir.prepare is None else value_names(lir.prepare)
     inner = indent + "  "
     yield f"{indent}lir {json.dumps(lir.target)} {{"
     for line in (
@@ -70,7 +70,7 @@ def _lines(lir: Lir, indent: str = "") -> Iterator[str]:
         *print_graph(lir.graph).splitlines(),
         *([] if lir.prepare is None else f"prepare {print_graph(lir.prepare)}".splitlines()),
         *(_entry_line("input", e, names) for e in lir.manifest.inputs),
-        *(_entry_line("param", e, own) for e in lir.manifest.params),
+        *(_entry_line("param", e, prepare_names) for e in lir.manifest.params),
         *_output_lines(lir, names),
         *(f"slot {names[v]} = {slot.offset} + {slot.nbytes}" for v, slot in _by_offset(lir)),
         *(_alias_line(v, a, names) for v, a in _in_order(lir)),
@@ -170,9 +170,9 @@ class _LirParser(Parser):
         while self.accept("guard"):
             parts.guards.append(self.guard())
         graph, names = self.graph_and_names()
-        prepare, own = self.graph_and_names() if self.accept("prepare") else (None, names)
+        prepare, prepare_names = self.graph_and_names() if self.accept("prepare") else (None, names)
         while not self.accept("}"):
-            self.fact(parts, graph, names, own)
+            self.fact(parts, graph, names, prepare_names)
         manifest = CallManifest(tuple(parts.inputs), tuple(parts.params), tuple(parts.outputs))
         return Lir(
             graph,
@@ -194,24 +194,24 @@ class _LirParser(Parser):
         return int(self.need(INT, "a number"))
 
     def options(self) -> dict[str, object]:
-        at = self.position
+        position = self.position
         try:
             form = json.loads(self.string("options"))
         except (ValueError, RecursionError) as error:
             if isinstance(error, RlxError):
                 raise
-            self.fail("options are not JSON", at=at)
-        read = self.guarded(lambda: option_from(form, Decoder(self.ops)), at)
+            self.fail("options are not JSON", position=position)
+        read = self.guarded(lambda: option_from(form, Decoder(self.ops)), position)
         if not isinstance(read, dict):
-            self.fail("options are a mapping", at=at)
+            self.fail("options are a mapping", position=position)
         return read
 
-    def fact(self, parts: _Parts, graph: Graph, names: dict[str, Value], own: dict[str, Value]) -> None:
+    def fact(self, parts: _Parts, graph: Graph, names: dict[str, Value], prepare_names: dict[str, Value]) -> None:
         """One line about the plan."""
         if self.accept("input"):
             parts.inputs.append(self.entry(names))
         elif self.accept("param"):
-            parts.params.append(self.entry(own))
+            parts.params.append(self.entry(prepare_names))
         elif self.accept("output"):
             parts.outputs.append(self.entry(names))
             parts.deliveries.append(self.delivery(names))
@@ -259,7 +259,7 @@ class _LirParser(Parser):
         parts.aliases[value] = Alias(root, offset, tuple(strides))
 
     def step(self, graph: Graph, names: dict[str, Value]) -> Step:
-        at = self.position
+        position = self.position
         called = self.need(VALUE, "the first result of a node")
         number = called[1:]
         if called in names:
@@ -267,7 +267,7 @@ class _LirParser(Parser):
         elif number.isdigit() and int(number) < len(graph.nodes):
             node = graph.nodes[int(number)]
         else:
-            self.fail(f"{called} is not a value of the graph", at=at)
+            self.fail(f"{called} is not a value of the graph", position=position)
         kernel = self.string("a kernel's name")
         phase = self.need(_PHASE, "a phase")
         workspace = self.slot() if self.accept("workspace") else None

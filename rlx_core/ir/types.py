@@ -66,8 +66,8 @@ def _checked_shape(dims: Iterable[Dim]) -> Shape:
         raise ShapeError(f"type: an array has at most {MAX_RANK} axes, not {len(shape)}")
     for size in shape:
         if isinstance(size, int) and not 0 <= size < _TOO_LARGE:
-            wanted = "at least 0" if size < 0 else "less than 2^63"
-            raise ShapeError(f"type: a size is {wanted}, not {size}", Fact("dims", list(shape)))
+            requirement = "at least 0" if size < 0 else "less than 2^63"
+            raise ShapeError(f"type: a size is {requirement}, not {size}", Fact("dims", list(shape)))
     return shape
 
 
@@ -187,53 +187,53 @@ def same_dim(a: Dim, b: Dim) -> bool:
     return require("==", a, b)
 
 
-def expect_shape(name: str, found: TensorType, wanted: Iterable[Dim]) -> None:
-    """Require that operand `name` has exactly the dims `wanted`.
+def expect_shape(name: str, actual: TensorType, expected: Iterable[Dim]) -> None:
+    """Require that operand `name` has exactly the dims `expected`.
 
     Raises:
         ShapeError: It has others.
     """
-    dims = tuple(wanted)
-    if found.rank != len(dims) or not all(same_dim(a, b) for a, b in zip(found.shape, dims, strict=True)):
-        raise ShapeError(f"{name} must be [{', '.join(map(str, dims))}], not {found}")
+    dims = tuple(expected)
+    if actual.rank != len(dims) or not all(same_dim(a, b) for a, b in zip(actual.shape, dims, strict=True)):
+        raise ShapeError(f"{name} must be [{', '.join(map(str, dims))}], not {actual}")
 
 
-def expect_rank(name: str, found: TensorType, at_least: int, at_most: int | None = None) -> None:
+def expect_rank(name: str, actual: TensorType, at_least: int, at_most: int | None = None) -> None:
     """Require that operand `name` has between `at_least` and `at_most` axes.
 
     Raises:
         ShapeError: It has fewer or more.
     """
-    if found.rank < at_least or (at_most is not None and found.rank > at_most):
-        wanted = (
+    if actual.rank < at_least or (at_most is not None and actual.rank > at_most):
+        expected = (
             f"{at_least}"
             if at_most == at_least
             else f"{at_least} or more"
             if at_most is None
             else f"{at_least} to {at_most}"
         )
-        raise ShapeError(f"{name} must have {wanted} axes, not {found.rank} ({found})")
+        raise ShapeError(f"{name} must have {expected} axes, not {actual.rank} ({actual})")
 
 
-def expect_dtype(name: str, found: TensorType, accepted: Iterable[DType], kind: str = "") -> None:
+def expect_dtype(name: str, actual: TensorType, accepted: Iterable[DType], kind: str = "") -> None:
     """Require that operand `name` has one of the dtypes `accepted`; `kind` is their common word ("float").
 
     Raises:
         DtypeError: It has another.
     """
     allowed = tuple(accepted)
-    if found.dtype not in allowed:
-        raise DtypeError(f"{name} must be {kind or 'one of ' + ' '.join(d.name for d in allowed)}, not {found.dtype}")
+    if actual.dtype not in allowed:
+        raise DtypeError(f"{name} must be {kind or 'one of ' + ' '.join(d.name for d in allowed)}, not {actual.dtype}")
 
 
-def expect_dtype_of(name: str, found: TensorType, other: str, like: TensorType) -> None:
+def expect_dtype_of(name: str, actual: TensorType, other: str, like: TensorType) -> None:
     """Require that operand `name` has the dtype of the operand `other`.
 
     Raises:
         DtypeError: It has another.
     """
-    if found.dtype is not like.dtype:
-        raise DtypeError(f"{name} must be {like.dtype} like {other}, not {found.dtype}")
+    if actual.dtype is not like.dtype:
+        raise DtypeError(f"{name} must be {like.dtype} like {other}, not {actual.dtype}")
 
 
 def normalize_axis(axis: int, rank: int) -> int:
@@ -257,10 +257,10 @@ def normalize_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     Raises:
         AxisError: One lies outside the rank, or is named twice.
     """
-    found = sorted(normalize_axis(a, rank) for a in axes)
-    if len(set(found)) != len(found):
-        raise AxisError(f"axes {found} name one axis twice")
-    return tuple(found)
+    normalized = sorted(normalize_axis(a, rank) for a in axes)
+    if len(set(normalized)) != len(normalized):
+        raise AxisError(f"axes {normalized} name one axis twice")
+    return tuple(normalized)
 
 
 def _broadcast_dim(a: Dim, b: Dim) -> Dim:

@@ -209,10 +209,10 @@ def type_faults(op: Op, operands: Sequence[TensorType | None], types: Sequence[T
         return
     if len(inferred) != len(types):
         yield f"it declares {len(types)} results, and {len(inferred)} are inferred"
-    for i, (declared, found) in enumerate(zip(types, inferred, strict=False)):
-        if declared != found:
+    for i, (declared, actual) in enumerate(zip(types, inferred, strict=False)):
+        if declared != actual:
             which = f" of result {i}" if len(inferred) > 1 else ""
-            yield f"the declared type{which} is {declared}, the inferred one {found}"
+            yield f"the declared type{which} is {declared}, the inferred one {actual}"
 
 
 def _nested(node: Node, name: str, body: Graph, stage: IrStage) -> Iterator[RuleViolation]:

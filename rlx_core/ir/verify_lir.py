@@ -66,9 +66,9 @@ def _manifest(lir: Lir) -> Iterator[RuleViolation]:
 
 
 def _leaves(kind: str, entries: Sequence[Entry], leaves: Sequence[Value]) -> Iterator[RuleViolation]:
-    listed, found = [e.name for e in entries], [leaf_name(v) for v in leaves]
-    if listed != found:
-        yield RuleViolation("manifest", f"its {kind}s are {listed}, those of the graph {found}")
+    listed, graph_names = [e.name for e in entries], [leaf_name(v) for v in leaves]
+    if listed != graph_names:
+        yield RuleViolation("manifest", f"its {kind}s are {listed}, those of the graph {graph_names}")
     elif [id(e.value) for e in entries] != [id(v) for v in leaves]:
         yield RuleViolation("manifest", f"its {kind}s are values of another graph")
 
@@ -90,12 +90,12 @@ def _members(lir: Lir) -> Iterator[RuleViolation]:
 
 def _needed(graph: Graph) -> list[Node]:
     """Nodes that a run must compute: those outputs depend on, and those with effects."""
-    wanted = {id(v.node) for v in graph.outputs}
+    reachable = {id(v.node) for v in graph.outputs}
     for node in reversed(graph.nodes):
-        if id(node) in wanted or not node.op.is_pure:
-            wanted.add(id(node))
-            wanted |= {id(v.node) for v in node.present()}
-    return [n for n in graph.nodes if id(n) in wanted and not n.is_leaf]
+        if id(node) in reachable or not node.op.is_pure:
+            reachable.add(id(node))
+            reachable |= {id(v.node) for v in node.present()}
+    return [n for n in graph.nodes if id(n) in reachable and not n.is_leaf]
 
 
 def _is_view(node: Node, lir: Lir) -> bool:
@@ -122,10 +122,10 @@ def _schedule(lir: Lir) -> Iterator[RuleViolation]:
     ready: dict[int, int] = {}  # node → the last step that its results wait for
     for node in lir.graph.nodes:
         waits = max((ready[id(v.node)] for v in node.present()), default=-1)
-        own = places.get(id(node))
-        if own is not None and waits >= own:
-            yield fault_at(node, f"it runs as step {own}, and an operand is computed by step {waits}")
-        ready[id(node)] = waits if own is None else own
+        position = places.get(id(node))
+        if position is not None and waits >= position:
+            yield fault_at(node, f"it runs as step {position}, and an operand is computed by step {waits}")
+        ready[id(node)] = waits if position is None else position
 
 
 def _in_place(step: Step) -> Iterator[RuleViolation]:
@@ -144,9 +144,11 @@ def _nested(lir: Lir) -> Iterator[RuleViolation]:
                 yield fault_at(step.node, f"the plan nested as {name} is for another graph")
             for fault in verify_lir(plan):
                 yield RuleViolation(f"{step.node.label}.{name} {fault.node}", fault.message, fault.source)
-            room = 0 if step.workspace is None else step.workspace.nbytes - step.nested_offset
-            if plan.arena_nbytes > room:
-                yield fault_at(step.node, f"the plan nested as {name} needs {plan.arena_nbytes} bytes, and has {room}")
+            capacity = 0 if step.workspace is None else step.workspace.nbytes - step.nested_offset
+            if plan.arena_nbytes > capacity:
+                yield fault_at(
+                    step.node, f"the plan nested as {name} needs {plan.arena_nbytes} bytes, and has {capacity}"
+                )
 
 
 def _template(lir: Lir) -> Iterator[RuleViolation]:
@@ -187,11 +189,11 @@ def _slots(lir: Lir) -> Iterator[RuleViolation]:
     for step in lir.steps:
         if step.workspace is not None:
             yield from _slot(step.node, step.workspace, lir)
-    own = {id(v) for v in lir.own_roots}
+    own_roots = {id(v) for v in lir.own_roots}
     for step in lir.steps:
         for value in step.node.results:
             root = lir.root_of(value)
-            is_placed = root in lir.slots or root.node.is_leaf or id(root) in own or not nbytes_of(root)
+            is_placed = root in lir.slots or root.node.is_leaf or id(root) in own_roots or not nbytes_of(root)
             if not is_placed:
                 yield fault_at(step.node, f"{value!r} has no bytes to be written to")
 
@@ -213,20 +215,20 @@ def _views(lir: Lir) -> Iterator[RuleViolation]:
         if id(node) in scheduled and not lir.parts_in(node):
             continue
         ways = (_as_parts(lir, node),) if id(node) in scheduled else (_as_view(lir, node), _as_parts(lir, node))
-        wrong = [_misplaced(lir, told) for told in ways if told is not None]
+        wrong = [_misplaced(lir, views) for views in ways if views is not None]
         if all(wrong):
             yield fault_at(node, (wrong or ["it has no step, and is neither a view nor made of its operands"])[0])
 
 
-def _misplaced(lir: Lir, told: Sequence[tuple[Value, Alias]]) -> str:
+def _misplaced(lir: Lir, views: Sequence[tuple[Value, Alias]]) -> str:
     """Return a message for the first value at an unexpected location, or "". A value without elements may lie anywhere."""
-    for value, wanted in told:
-        found = place_of(lir, value)
+    for value, expected in views:
+        actual = place_of(lir, value)
         shape = value.type.static_shape
-        moves = [(a, b) for n, a, b in zip(shape, found.strides, wanted.strides, strict=True) if n > 1]
-        is_there = found.root is wanted.root and found.byte_offset == wanted.byte_offset
+        moves = [(a, b) for n, a, b in zip(shape, actual.strides, expected.strides, strict=True) if n > 1]
+        is_there = actual.root is expected.root and actual.byte_offset == expected.byte_offset
         if nbytes_of(value) and not (is_there and all(a == b for a, b in moves)):
-            return f"{value!r} lies at {_shown(found)}, and by its op at {_shown(wanted)}"
+            return f"{value!r} lies at {_shown(actual)}, and by its op at {_shown(expected)}"
     return ""
 
 
@@ -240,10 +242,10 @@ def _as_view(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
     if node.op.view is None or source is None:
         return None
     place = place_of(lir, source)
-    found = node.op.view(source.type, place.strides, place.byte_offset)
-    if found is None:
+    view = node.op.view(source.type, place.strides, place.byte_offset)
+    if view is None:
         return None
-    pairs: Sequence[tuple[int, Strides]] = (found,) if len(node.types) == 1 else found
+    pairs: Sequence[tuple[int, Strides]] = (view,) if len(node.types) == 1 else view
     return [(v, Alias(place.root, o, s)) for v, (o, s) in zip(node.results, pairs, strict=True)]
 
 
@@ -252,6 +254,6 @@ def _as_parts(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
     inside = parts_of(node)
     if not inside:
         return None
-    whole = place_of(lir, node.result)
+    source = place_of(lir, node.result)
     pairs = [(node.result, (0, dense_strides(node.type))), *inside]
-    return [(v, Alias(whole.root, whole.byte_offset + o, s)) for v, (o, s) in pairs]
+    return [(v, Alias(source.root, source.byte_offset + o, s)) for v, (o, s) in pairs]

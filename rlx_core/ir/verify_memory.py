@@ -97,11 +97,11 @@ def _taken(lir: Lir, step: Step, result: Value, operand: Value | None) -> Iterat
     assert operand is not None, "a schedule without faults takes over operands that are there"
     if not nbytes_of(result):
         return
-    own = _bytes_of(lir, result)
-    if own != _bytes_of(lir, operand) or not is_dense(operand.type, place_of(lir, operand).strides):
+    result_bytes = _bytes_of(lir, result)
+    if result_bytes != _bytes_of(lir, operand) or not is_dense(operand.type, place_of(lir, operand).strides):
         yield fault_at(step.node, f"in place: {result!r} takes over {operand!r} and does not lie where it does")
     for other in step.node.present():
-        if other is not operand and _meet(own, _bytes_of(lir, other)) and not _is_alike(lir, other, operand):
+        if other is not operand and _meet(result_bytes, _bytes_of(lir, other)) and not _is_alike(lir, other, operand):
             yield fault_at(step.node, f"in place: {result!r} takes over {operand!r}, which it reads as {other!r} too")
 
 
@@ -194,9 +194,9 @@ class _Active:
         _, low, high = life.place
         first = bisect_left(self.lives, low - self.longest, key=_first_byte)
         last = bisect_left(self.lives, high, lo=first, key=_first_byte)
-        found = [x for x in self.lives[first:last] if x.death >= life.birth]
-        self.lives[first:last] = found
-        return found
+        alive = [x for x in self.lives[first:last] if x.death >= life.birth]
+        self.lives[first:last] = alive
+        return alive
 
 
 def _first_byte(life: _Life) -> int:
@@ -215,15 +215,15 @@ class _Story:
 
     def _written(self) -> Mapping[Value, tuple[Value, ...]]:
         """Value → the values whose writing filled its bytes: itself, or the roots of its views and parts."""
-        found: dict[Value, tuple[Value, ...]] = {}
+        written: dict[Value, tuple[Value, ...]] = {}
         for node in self.lir.graph.nodes:
             for value in node.results:
                 if node.is_leaf or id(node) in self.step_of:
-                    found[value] = (value,)
+                    written[value] = (value,)
                 else:
                     same = [v for v in node.present() if self.lir.root_of(v) is self.lir.root_of(value)]
-                    found[value] = tuple({id(w): w for v in same for w in found[v]}.values())
-        return found
+                    written[value] = tuple({id(w): w for v in same for w in written[v]}.values())
+        return written
 
     def _deaths(self) -> dict[Value, int]:
         last: dict[Value, int] = {}
@@ -240,8 +240,8 @@ class _Story:
         for node in self.lir.graph.nodes:
             if node.is_leaf:
                 value = node.results[0]
-                kept = isinstance(node.op, GraphArgument | Constant) and value not in self.lir.donated
-                death = self.end if kept else self.deaths.get(value, -1)
+                is_kept = isinstance(node.op, GraphArgument | Constant) and value not in self.lir.donated
+                death = self.end if is_kept else self.deaths.get(value, -1)
                 yield _Life(node, _bytes_of(self.lir, value), -1, death, value)
         for index, step in enumerate(self.lir.steps):
             for value in step.node.results:
@@ -253,11 +253,11 @@ class _Story:
     def faults(self) -> Iterator[RuleViolation]:
         active: dict[object, _Active] = {}
         for life in sorted((x for x in self._lives() if x.place[1] < x.place[2]), key=lambda x: x.birth):
-            there = active.setdefault(life.place[0], _Active())
-            for other in there.around(life):
+            group = active.setdefault(life.place[0], _Active())
+            for other in group.around(life):
                 if life.clashes_with(other) and not self._takes_over(life, other):
                     yield self._clash(life, other)
-            there.add(life)
+            group.add(life)
 
     def _takes_over(self, new: _Life, old: _Life) -> bool:
         """Return whether `new` may use the bytes of `old`: they are a part of it, or its step declares so, reads it last, and

@@ -71,10 +71,10 @@ class BindingManifest:
 
     def blocks(self, depth: int = 1) -> Mapping[str, tuple[WeightPlace, ...]]:
         """The params by the first `depth` parts of their dotted names: the weight blocks of a model."""
-        found: dict[str, list[WeightPlace]] = {}
+        by_prefix: dict[str, list[WeightPlace]] = {}
         for place in self.places:
-            found.setdefault(".".join(place.name.split(".")[:-1][:depth]), []).append(place)
-        return {prefix: tuple(places) for prefix, places in found.items()}
+            by_prefix.setdefault(".".join(place.name.split(".")[:-1][:depth]), []).append(place)
+        return {prefix: tuple(places) for prefix, places in by_prefix.items()}
 
 
 def binding_manifest(graph: Graph, alignment: int = 64) -> BindingManifest:

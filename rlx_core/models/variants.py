@@ -22,10 +22,10 @@ Mode = Literal["eager", "lazy", "aot"]
 """When a variant is compiled: at once, on first use, or ahead of time into a file."""
 
 
-def _one_of(kind: object, what: str, found: str) -> None:
+def _one_of(kind: object, what: str, value: str) -> None:
     known = get_args(kind)
-    if found not in known:
-        raise ConfigError(f"variant: {what} is {found!r}, which is none of {', '.join(known)}")
+    if value not in known:
+        raise ConfigError(f"variant: {what} is {value!r}, which is none of {', '.join(known)}")
 
 
 @frozen
@@ -53,8 +53,8 @@ class PhaseVariant:
     def __attrs_post_init__(self) -> None:
         _one_of(ModelPhase, "phase", self.phase)
         if (self.phase == "decode") != (self.past_seq is not None):
-            wanted = "needs" if self.phase == "decode" else "has no"
-            raise BindingError(f"variant: {self.phase} {wanted} past_seq, and past_seq is {self.past_seq}")
+            requirement = "needs" if self.phase == "decode" else "has no"
+            raise BindingError(f"variant: {self.phase} {requirement} past_seq, and past_seq is {self.past_seq}")
         if self.phase == "decode" and self.seq != 1:
             raise BindingError(f"variant: decode adds 1 token a call, not {self.seq}")
         taken = sorted(self.extra.keys() & {"BATCH", "SEQ", "ROWS", "PAST_SEQ"})

@@ -73,12 +73,12 @@ def glu(x: ArrayLike, *, axis: int = -1) -> Array:
     >>> glu([[2.0, 0.0]]).tolist()
     [[1.0]]
     """
-    of, (wide,) = floats("glu", x=x)
+    result_dtype, (wide,) = floats("glu", x=x)
     size = shape_of(wide)[normalize_axis(axis, len(shape_of(wide)))]
     if isinstance(size, int) and size % 2:
         raise ShapeError(f"glu: an axis of {size} elements has no halves")
     a, b = split(wide, 2, axis=axis)
-    return narrowed(multiply(a, sigmoid(b)), of)
+    return narrowed(multiply(a, sigmoid(b)), result_dtype)
 
 
 @checked_call
@@ -90,8 +90,8 @@ def log_sigmoid(x: ArrayLike) -> Array:
 @checked_call
 def soft_sign(x: ArrayLike) -> Array:
     """`x / (1 + |x|)`."""
-    of, (wide,) = floats("soft_sign", x=x)
-    return narrowed(divide(wide, add(absolute(wide), 1.0)), of)
+    result_dtype, (wide,) = floats("soft_sign", x=x)
+    return narrowed(divide(wide, add(absolute(wide), 1.0)), result_dtype)
 
 
 @checked_call
@@ -101,9 +101,9 @@ def squareplus(x: ArrayLike, *, b: float = 4.0) -> Array:
     Source:
         Barron 2021, "Squareplus: a softplus-like algebraic rectifier", arXiv:2112.11687.
     """
-    of, (wide,) = floats("squareplus", x=x)
+    result_dtype, (wide,) = floats("squareplus", x=x)
     bend = at_least("squareplus: b", b)
-    return narrowed(multiply(add(wide, sqrt(add(square(wide), bend))), 0.5), of)
+    return narrowed(multiply(add(wide, sqrt(add(square(wide), bend))), 0.5), result_dtype)
 
 
 @checked_call
@@ -124,8 +124,8 @@ def hard_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
 @checked_call
 def tanh_shrink(x: ArrayLike) -> Array:
     """`x - tanh(x)`."""
-    of, (wide,) = floats("tanh_shrink", x=x)
-    return narrowed(subtract(wide, tanh(wide)), of)
+    result_dtype, (wide,) = floats("tanh_shrink", x=x)
+    return narrowed(subtract(wide, tanh(wide)), result_dtype)
 
 
 @checked_call
@@ -148,7 +148,7 @@ def prelu(x: ArrayLike, weight: ArrayLike, *, layout: Layout = "nchw") -> Array:
     Raises:
         ShapeError: `weight` has neither one element nor one per channel.
     """
-    of, (wide, slope) = floats("prelu", x=x, weight=weight)
+    result_dtype, (wide, slope) = floats("prelu", x=x, weight=weight)
     shape = tuple(slope.shape)
     if shape not in ((), (1,)):
         axis = channel_axis("prelu", wide, layout)
@@ -157,7 +157,7 @@ def prelu(x: ArrayLike, weight: ArrayLike, *, layout: Layout = "nchw") -> Array:
         slope = reshape(slope, tuple(shape[0] if i == axis else 1 for i in range(wide.ndim)))
     elif shape:
         slope = reshape(slope, ())
-    return narrowed(where(greater(wide, 0), wide, multiply(slope, wide)), of)
+    return narrowed(where(greater(wide, 0), wide, multiply(slope, wide)), result_dtype)
 
 
 # ----------------------------------------------------------------------------------- functions of an axis
@@ -172,11 +172,11 @@ def softmin(x: ArrayLike, *, axis: int = -1) -> Array:
 @checked_call
 def standardize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, eps: float = 1e-5) -> Array:
     """Zero mean and unit (biased) variance along `axis`: `(x - mean) / √(var + eps)`."""
-    of, (wide,) = floats("standardize", x=x)
+    result_dtype, (wide,) = floats("standardize", x=x)
     axes = as_axes(axis)
     centred = subtract(wide, mean(wide, axis=axes, keepdims=True))
     variance = mean(square(centred), axis=axes, keepdims=True)
-    return narrowed(multiply(centred, rsqrt(add(variance, at_least("standardize: eps", eps)))), of)
+    return narrowed(multiply(centred, rsqrt(add(variance, at_least("standardize: eps", eps)))), result_dtype)
 
 
 @checked_call
@@ -189,9 +189,9 @@ def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, p: float = 2.0,
         p: The order of the norm: 2 is Euclidean, 1 the sum of moduli, inf the largest modulus; see `rlx.linalg.vector_norm`.
         eps: The minimum divisor.
     """
-    of, (wide,) = floats("normalize", x=x)
+    result_dtype, (wide,) = floats("normalize", x=x)
     norm = vector_norm(wide, axis=as_axes(axis), keepdims=True, ord=number("normalize: p", p))
-    return narrowed(divide(wide, maximum(norm, at_least("normalize: eps", eps))), of)
+    return narrowed(divide(wide, maximum(norm, at_least("normalize: eps", eps))), result_dtype)
 
 
 @checked_call
@@ -214,22 +214,22 @@ def gumbel_softmax(
     Source:
         Jang, Gu, Poole 2017, "Categorical reparameterization with Gumbel-softmax", arXiv:1611.01144.
     """
-    of, (wide,) = floats("gumbel_softmax", logits=logits)
+    result_dtype, (wide,) = floats("gumbel_softmax", logits=logits)
     heat = number("gumbel_softmax: temperature", temperature)
     if not heat > 0:
         raise ConfigError(f"gumbel_softmax: temperature must be above 0, not {heat}")
     place = normalize_axis(axis, len(shape_of(wide)))
-    noise = gumbel(key, tuple(shape_of(wide)), of.accumulator)
+    noise = gumbel(key, tuple(shape_of(wide)), result_dtype.accumulator)
     soft = softmax(divide(add(wide, noise), heat), axis=place)
     if not flag("gumbel_softmax: hard", hard):
-        return narrowed(soft, of)
+        return narrowed(soft, result_dtype)
     # The value of one_hot and the derivative of soft, exactly: the added term is 0, without any rounding.
-    return narrowed(add(_one_at_largest(soft, place), subtract(soft, stop_gradient(soft))), of)
+    return narrowed(add(_one_at_largest(soft, place), subtract(soft, stop_gradient(soft))), result_dtype)
 
 
 def _one_at_largest(x: Any, axis: int) -> Any:
     """1 at the first largest element along an axis, 0 elsewhere."""
     shape = tuple(shape_of(x))
     places = iota(axis=len(shape) - 1, shape=(*(1,) * (len(shape) - 1), shape[axis]))
-    found = argmax(x, axis=axis, keepdims=True)
-    return cast(equal(moveaxis(places, -1, axis), found), to=x.dtype)
+    largest = argmax(x, axis=axis, keepdims=True)
+    return cast(equal(moveaxis(places, -1, axis), largest), to=x.dtype)

@@ -135,13 +135,13 @@ def multi_head_attention(
     """
     sides = ((query, w_query, b_query), (key, w_key, b_key), (value, w_value, b_value))
     q, k, v = (linear(x, w, b) for x, w, b in sides)
-    found = attention(
+    attended = attention(
         q, k, v, mask=mask, bias=bias, is_causal=is_causal, num_heads=num_heads, num_kv_heads=num_kv_heads
     )
-    return linear(found, w_out, b_out)
+    return linear(attended, w_out, b_out)
 
 
-def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) -> int:
+def _heads(name: str, x: ArrayLike, layout: AttentionLayout, count: int | None) -> int:
     """Return the number of heads of an operand, from its dims if the layout has it."""
     shape = shape_of(x)
     if layout == "bsd":
@@ -150,9 +150,9 @@ def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) 
                 f"attention: {name} has 4 axes, and layout bsd takes [b, s, h·d]",
                 hint='say layout="bhsd" or layout="bshd", the order in which its axes are',
             )
-        if given is None:
+        if count is None:
             raise ShapeError(f"attention: layout bsd hides how many heads {name} has", hint="pass num_heads=")
-        return whole(f"attention: the number of heads of {name}", given, least=1)
+        return whole(f"attention: the number of heads of {name}", count, least=1)
     if len(shape) != 4:
         raise ShapeError(f"attention: {name} must have 4 axes in layout {layout}, not {len(shape)}")
     heads = shape[1 if layout == "bhsd" else 2]

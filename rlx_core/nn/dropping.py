@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["alpha_dropout", "dropout"]
 
-FAR = -1.7580993408473766
+SATURATION = -1.7580993408473766
 """The limit of SELU for x → -∞: -λ·α."""
 
 
@@ -66,13 +66,13 @@ def alpha_dropout(x: ArrayLike, key: Key, rate: float, *, training: bool = True)
     Source:
         Klambauer, Unterthiner, Mayr, Hochreiter 2017, "Self-normalizing neural networks", arXiv:1706.02515.
     """
-    of, (wide,) = floats("alpha_dropout", x=x)
+    result_dtype, (wide,) = floats("alpha_dropout", x=x)
     share = number("alpha_dropout: rate", rate)
     if not 0 <= share < 1:
         raise ConfigError(f"alpha_dropout: rate must be from 0 to below 1, not {share}")
     one_key("alpha_dropout", key)
     if not flag("alpha_dropout: training", training):
         return operand(x)
-    scale = ((1 - share) * (1 + share * FAR * FAR)) ** -0.5
-    kept = where(bernoulli(key, 1 - share, tuple(wide.shape)), wide, FAR)
-    return narrowed(add(multiply(kept, scale), -scale * FAR * share), of)
+    scale = ((1 - share) * (1 + share * SATURATION * SATURATION)) ** -0.5
+    masked = where(bernoulli(key, 1 - share, tuple(wide.shape)), wide, SATURATION)
+    return narrowed(add(multiply(masked, scale), -scale * SATURATION * share), result_dtype)

@@ -15,7 +15,7 @@ from rlx_core.ops.linalg import operand
 __all__ = ["at_least", "floats", "narrowed"]
 
 
-def floats(what: str, **given: Any) -> tuple[DType, list[Any]]:
+def floats(what: str, **arguments: Any) -> tuple[DType, list[Any]]:
     """Return the dtype of a result, and the operands in the dtype of the computation.
 
     Integers and bools combined with a float become floats; a Python number has the lowest precedence, as everywhere.
@@ -23,14 +23,16 @@ def floats(what: str, **given: Any) -> tuple[DType, list[Any]]:
     Raises:
         DtypeError: None of them is a float, or one is not a float, integer or bool.
     """
-    values = {name: operand(x) for name, x in given.items()}
+    values = {name: operand(x) for name, x in arguments.items()}
     kinds = {name: dtype_of(x) for name, x in values.items()}
-    own = [given[name] if isinstance(given[name], float) else kind for name, kind in kinds.items() if kind.is_float]
+    float_kinds = [
+        arguments[name] if isinstance(arguments[name], float) else kind for name, kind in kinds.items() if kind.is_float
+    ]
     for name, kind in kinds.items():
-        if not own or not (kind.is_float or kind.is_integer or kind is bool_):
+        if not float_kinds or not (kind.is_float or kind.is_integer or kind is bool_):
             raise DtypeError(f"{what}: {name} must be a float, not {kind}")
-    of = result_type(*own)
-    return of, [narrowed(x, of.accumulator) for x in values.values()]
+    result_dtype = result_type(*float_kinds)
+    return result_dtype, [narrowed(x, result_dtype.accumulator) for x in values.values()]
 
 
 def narrowed(x: Any, to: DType) -> Any:
@@ -44,7 +46,7 @@ def at_least(what: str, value: Any, least: float = 0.0) -> float:
     Raises:
         ConfigError: It is less, or is not a number.
     """
-    found = number(what, value)
-    if not found >= least:
-        raise ConfigError(f"{what} must be at least {least:g}, not {found}")
-    return found
+    result = number(what, value)
+    if not result >= least:
+        raise ConfigError(f"{what} must be at least {least:g}, not {result}")
+    return result

@@ -173,16 +173,16 @@ def orthogonal(key: Key, shape: Shape, dtype: DType | str = f32, *, gain: float 
         Saxe, McClelland, Ganguli 2014, "Exact solutions to the nonlinear dynamics of learning", arXiv:1312.6120.
     """
     sizes = _sizes("init.orthogonal", shape)
-    of = float_of("init.orthogonal", dtype)
+    result_dtype = float_of("init.orthogonal", dtype)
     factor = number("init.orthogonal: gain", gain)
     place = normalize_axis(axis, len(sizes))
     columns, others = sizes[place], [n for i, n in enumerate(sizes) if i != place]
     rows = math.prod(others)
-    q, r = qr(draws.normal(key, (max(rows, columns), min(rows, columns)), of.accumulator))
+    q, r = qr(draws.normal(key, (max(rows, columns), min(rows, columns)), result_dtype.accumulator))
     # Signs that make the diagonal of R positive make Q uniform over all orthogonal matrices.
     q = multiply(q, where(less(diagonal(r), 0), -1.0, 1.0))
     matrix = q if rows >= columns else matrix_transpose(q)
-    return narrowed(multiply(moveaxis(reshape(matrix, (*others, columns)), -1, place), factor), of)
+    return narrowed(multiply(moveaxis(reshape(matrix, (*others, columns)), -1, place), factor), result_dtype)
 
 
 # --------------------------------------------------------------------------------------- their parts
@@ -205,14 +205,14 @@ def _with_fans(
 
 def _scaled(key: Key, shape: Shape, dtype: DType | str, distribution: Distribution, stddev: float) -> Any:
     """Return random numbers of a standard deviation."""
-    of = float_of("init", dtype)
-    wide = of.accumulator
+    result_dtype = float_of("init", dtype)
+    wide = result_dtype.accumulator
     if distribution == "normal":
-        return narrowed(multiply(draws.normal(key, shape, wide), stddev), of)
+        return narrowed(multiply(draws.normal(key, shape, wide), stddev), result_dtype)
     if distribution == "truncated_normal":
-        return narrowed(multiply(draws.truncated_normal(key, -2.0, 2.0, shape, wide), stddev / CUT), of)
+        return narrowed(multiply(draws.truncated_normal(key, -2.0, 2.0, shape, wide), stddev / CUT), result_dtype)
     end = math.sqrt(3) * stddev
-    return narrowed(add(multiply(draws.uniform(key, shape, wide), 2 * end), -end), of)
+    return narrowed(add(multiply(draws.uniform(key, shape, wide), 2 * end), -end), result_dtype)
 
 
 def _fans(shape: Shape, in_axis: int, out_axis: int) -> tuple[int, int]:

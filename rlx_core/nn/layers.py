@@ -131,30 +131,34 @@ def embedding_bag(
     bags, shape = operand(ids), tuple(shape_of(ids))
     if not shape:
         raise ShapeError("embedding_bag: ids must be [.., n], not a scalar")
-    given = {} if per_sample_weights is None else {"per_sample_weights": per_sample_weights}
-    of, (rows, *shares) = floats("embedding_bag", weight=weight, **given)
+    optional = {} if per_sample_weights is None else {"per_sample_weights": per_sample_weights}
+    result_dtype, (rows, *shares) = floats("embedding_bag", weight=weight, **optional)
     if shares and mode != "sum":
         raise ConfigError(f"embedding_bag: per_sample_weights are for the mode sum, not {mode}")
     if shares and tuple(shares[0].shape) != shape:
         raise ShapeError(f"embedding_bag: per_sample_weights must be {list(shape)}, not {list(shares[0].shape)}")
     is_kept = None if padding_idx is None else not_equal(bags, whole("embedding_bag: padding_idx", padding_idx))
-    found = gather(rows, bags if is_kept is None else where(is_kept, bags, 0), axis=0)
+    bag_rows = gather(rows, bags if is_kept is None else where(is_kept, bags, 0), axis=0)
     if shares:
-        found = multiply(found, expand_dims(shares[0], -1))
+        bag_rows = multiply(bag_rows, expand_dims(shares[0], -1))
     if is_kept is None:
         whole_bag = (
-            max(found, axis=-2) if mode == "max" else sum(found, axis=-2) if mode == "sum" else mean(found, axis=-2)
+            max(bag_rows, axis=-2)
+            if mode == "max"
+            else sum(bag_rows, axis=-2)
+            if mode == "sum"
+            else mean(bag_rows, axis=-2)
         )
-        return narrowed(whole_bag, of)
+        return narrowed(whole_bag, result_dtype)
     is_there = expand_dims(is_kept, -1)
     if mode == "max":
-        most = max(where(is_there, found, -math.inf), axis=-2)
-        return narrowed(where(any(is_there, axis=-2), most, 0.0), of)
-    total = sum(where(is_there, found, 0.0), axis=-2)
+        largest = max(where(is_there, bag_rows, -math.inf), axis=-2)
+        return narrowed(where(any(is_there, axis=-2), largest, 0.0), result_dtype)
+    total = sum(where(is_there, bag_rows, 0.0), axis=-2)
     if mode == "sum":
-        return narrowed(total, of)
-    counted = maximum(sum(cast(is_there, to=of.accumulator), axis=-2), 1.0)
-    return narrowed(divide(total, counted), of)
+        return narrowed(total, result_dtype)
+    counted = maximum(sum(cast(is_there, to=result_dtype.accumulator), axis=-2), 1.0)
+    return narrowed(divide(total, counted), result_dtype)
 
 
 @checked_call
@@ -170,7 +174,7 @@ def bilinear(x1: ArrayLike, x2: ArrayLike, weight: ArrayLike, bias: ArrayLike | 
     Raises:
         ShapeError: The operands do not fit.
     """
-    of, (x, y, weights, *biases) = floats(
+    result_dtype, (x, y, weights, *biases) = floats(
         "bilinear", x1=x1, x2=x2, weight=weight, **({} if bias is None else {"bias": bias})
     )
     if weights.ndim != 3:
@@ -180,8 +184,8 @@ def bilinear(x1: ArrayLike, x2: ArrayLike, weight: ArrayLike, bias: ArrayLike | 
     if not x.ndim or (x.shape[-1], *y.shape) != (i, *lead, j):
         raise ShapeError(f"bilinear: x1 {list(x.shape)} and x2 {list(y.shape)} do not fit weight {list(weights.shape)}")
     left = reshape(matmul(x, reshape(weights, (i, j * out))), (*lead, j, out))
-    found = reshape(matmul(reshape(y, (*lead, 1, j)), left), (*lead, out))
-    return narrowed(add(found, biases[0]) if biases else found, of)
+    result = reshape(matmul(reshape(y, (*lead, 1, j)), left), (*lead, out))
+    return narrowed(add(result, biases[0]) if biases else result, result_dtype)
 
 
 @checked_call

@@ -121,7 +121,7 @@ def local_response_norm(
         Krizhevsky, Sutskever, Hinton 2012, "ImageNet classification with deep convolutional neural networks", section 3.3.
     """
     width = whole("local_response_norm: size", size, least=1)
-    of, (data,) = floats("local_response_norm", x=x)
+    result_dtype, (data,) = floats("local_response_norm", x=x)
     axis = channel_axis("local_response_norm", data, layout)
     share, power, base = (
         number(f"local_response_norm: {n}", v) for n, v in (("alpha", alpha), ("beta", beta), ("k", k))
@@ -130,7 +130,7 @@ def local_response_norm(
     squares = pad(square(data), ends)
     near = [narrow(squares, axis=axis, start=i, length=data.shape[axis]) for i in range(width)]
     scale = add(multiply(functools.reduce(add, near), share / width), base)
-    return narrowed(divide(data, pow(scale, power)), of)
+    return narrowed(divide(data, pow(scale, power)), result_dtype)
 
 
 @checked_call

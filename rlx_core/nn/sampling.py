@@ -61,7 +61,7 @@ def grid_sample(
     choice("grid_sample: mode", mode, get_args(Method))
     choice("grid_sample: padding_mode", padding_mode, get_args(Outside))
     is_aligned = flag("grid_sample: align_corners", align_corners)
-    of, (images, places) = floats("grid_sample", x=x, grid=grid)
+    result_dtype, (images, places) = floats("grid_sample", x=x, grid=grid)
 
     def sampled(data: Any) -> Any:
         sizes = tuple(data.shape[2:])
@@ -72,10 +72,10 @@ def grid_sample(
             raise ShapeError(
                 f"grid_sample: grid must be [{data.shape[0]}, .., {rank}] with {rank + 2} axes, not {list(places.shape)}"
             )
-        at = [cell_at(places[..., rank - 1 - i], size, is_aligned) for i, size in enumerate(sizes)]
-        return read_cells(data, at, mode, padding_mode, is_aligned)
+        positions = [cell_at(places[..., rank - 1 - i], size, is_aligned) for i, size in enumerate(sizes)]
+        return read_cells(data, positions, mode, padding_mode, is_aligned)
 
-    return narrowed(spatially("grid_sample", images, layout, sampled), of)
+    return narrowed(spatially("grid_sample", images, layout, sampled), result_dtype)
 
 
 @checked_call
@@ -96,25 +96,25 @@ def affine_grid(theta: ArrayLike, size: Sequence[int], *, align_corners: bool = 
     >>> affine_grid([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (1, 2))[0, 0].tolist()
     [[-0.5, 0.0], [0.5, 0.0]]
     """
-    of, (maps,) = floats("affine_grid", theta=theta)
-    wanted = [whole("affine_grid: a size", n, least=1) for n in listed("affine_grid: size", size)]
-    rank = len(wanted)
+    result_dtype, (maps,) = floats("affine_grid", theta=theta)
+    sizes = [whole("affine_grid: a size", n, least=1) for n in listed("affine_grid: size", size)]
+    rank = len(sizes)
     if rank not in (2, 3) or maps.ndim != 3 or tuple(maps.shape[1:]) != (rank, rank + 1):
         raise ShapeError(
             f"affine_grid: theta must be [n, d, d + 1] for d = 2 or 3 sizes, not {list(maps.shape)} for {rank}"
         )
     is_aligned = flag("affine_grid: align_corners", align_corners)
-    own = dtype_of(maps)
-    ends = [1.0 if is_aligned else 1 - 1 / cells for cells in wanted]
+    theta_dtype = dtype_of(maps)
+    ends = [1.0 if is_aligned else 1 - 1 / cells for cells in sizes]
     # A single cell is at the centre, whether its corners or its edges count.
     lines = [
-        rlx.linspace(-e, e, s, dtype=own) if s > 1 else rlx.zeros(1, dtype=own)
-        for e, s in zip(ends, wanted, strict=True)
+        rlx.linspace(-e, e, s, dtype=theta_dtype) if s > 1 else rlx.zeros(1, dtype=theta_dtype)
+        for e, s in zip(ends, sizes, strict=True)
     ]
     planes = rlx.meshgrid(*lines, indexing="ij")
     points = rlx.stack([rlx.reshape(p, (-1,)) for p in (*reversed(planes), rlx.ones_like(planes[0]))], axis=-1)
-    found = rlx.matmul(points, rlx.matrix_transpose(maps))
-    return narrowed(rlx.reshape(found, (maps.shape[0], *wanted, rank)), of)
+    grid = rlx.matmul(points, rlx.matrix_transpose(maps))
+    return narrowed(rlx.reshape(grid, (maps.shape[0], *sizes, rank)), result_dtype)
 
 
 @checked_call
@@ -152,10 +152,10 @@ def cell_at(g: Any, size: Dim, is_aligned: bool) -> Any:
     return rlx.subtract(rlx.multiply(along, size_scalar(size, dtype_of(g))), 0.5)
 
 
-def read_cells(x: Any, at: Sequence[Any], method: Method, padding: Outside, is_aligned: bool) -> Any:
+def read_cells(x: Any, positions: Sequence[Any], method: Method, padding: Outside, is_aligned: bool) -> Any:
     """Return `x` `[n, c, ..]` at positions `[n, ..]`, per spatial axis an array from `cell_at`: `[n, c, ..]` of their sizes."""
     n, c, *sizes = x.shape
-    inside = [_within(a, size, padding, is_aligned) for a, size in zip(at, sizes, strict=True)]
+    inside = [_within(a, size, padding, is_aligned) for a, size in zip(positions, sizes, strict=True)]
     if method == "nearest":
         taps = [[(rlx.round(a), None)] for a in inside]
     elif method == "linear":
@@ -163,47 +163,47 @@ def read_cells(x: Any, at: Sequence[Any], method: Method, padding: Outside, is_a
     else:
         taps = [
             [(_within(cell, size, padding, is_aligned), weight) for cell, weight in _cubic_taps(a)]
-            for a, size in zip(at, sizes, strict=True)
+            for a, size in zip(positions, sizes, strict=True)
         ]
     flat = rlx.reshape(x, (n, c, prod(sizes)))
-    found: Any = None
+    result: Any = None
     for corner in itertools.product(*taps):
         part = _cell(flat, [cell for cell, _ in corner], sizes)
         if method != "nearest":
             weights: list[Any] = [weight for _, weight in corner]
             part = rlx.multiply(part, rlx.expand_dims(reduce(rlx.multiply, weights), 1))
-        found = part if found is None else rlx.add(found, part)
-    return found
+        result = part if result is None else rlx.add(result, part)
+    return result
 
 
-def _within(at: Any, size: Dim, padding: Outside, is_aligned: bool) -> Any:
+def _within(position: Any, size: Dim, padding: Outside, is_aligned: bool) -> Any:
     """Return a position moved into the image, unless the padding is zeros."""
     if padding == "zeros":
-        return at
-    last = size_scalar(size - 1, dtype_of(at))
+        return position
+    last = size_scalar(size - 1, dtype_of(position))
     if padding == "reflection":
         # Reflection has the period of two spans; where the span is 0, any position is clipped to the only cell.
-        low, span = (0.0, last) if is_aligned else (-0.5, size_scalar(size, dtype_of(at)))
-        gone = rlx.remainder(rlx.subtract(at, low), rlx.maximum(rlx.multiply(2.0, span), 1.0))
-        at = rlx.add(rlx.where(rlx.less(gone, span), gone, rlx.subtract(rlx.multiply(2.0, span), gone)), low)
-    return rlx.clip(at, 0.0, last)
+        low, span = (0.0, last) if is_aligned else (-0.5, size_scalar(size, dtype_of(position)))
+        gone = rlx.remainder(rlx.subtract(position, low), rlx.maximum(rlx.multiply(2.0, span), 1.0))
+        position = rlx.add(rlx.where(rlx.less(gone, span), gone, rlx.subtract(rlx.multiply(2.0, span), gone)), low)
+    return rlx.clip(position, 0.0, last)
 
 
-def _linear_taps(at: Any) -> list[tuple[Any, Any]]:
+def _linear_taps(position: Any) -> list[tuple[Any, Any]]:
     """Return the two cells around a position, and their weights."""
-    before = rlx.floor(at)
-    share = rlx.subtract(at, before)
+    before = rlx.floor(position)
+    share = rlx.subtract(position, before)
     return [(before, rlx.subtract(1.0, share)), (rlx.add(before, 1.0), share)]
 
 
-def _cubic_taps(at: Any) -> list[tuple[Any, Any]]:
+def _cubic_taps(position: Any) -> list[tuple[Any, Any]]:
     """Return the four cells around a position, and their weights.
 
     Source:
         Keys 1981, "Cubic convolution interpolation for digital image processing", with a = -3/4.
     """
-    before = rlx.floor(at)
-    share = rlx.subtract(at, before)
+    before = rlx.floor(position)
+    share = rlx.subtract(position, before)
     pieces = ((1.25, -2.25, 0.0, 1.0), (-0.75, 3.75, -6.0, 3.0))  # of distances up to 1, and from 1 to 2
 
     def weight(distance: Any, coefficients: tuple[float, ...]) -> Any:
@@ -212,8 +212,8 @@ def _cubic_taps(at: Any) -> list[tuple[Any, Any]]:
             total = rlx.add(rlx.multiply(total, distance), each)
         return total
 
-    rest = rlx.subtract(1.0, share)
-    distances = ((rlx.add(share, 1.0), 1), (share, 0), (rest, 0), (rlx.add(rest, 1.0), 1))
+    complement = rlx.subtract(1.0, share)
+    distances = ((rlx.add(share, 1.0), 1), (share, 0), (complement, 0), (rlx.add(complement, 1.0), 1))
     return [(rlx.add(before, k - 1.0), weight(d, pieces[which])) for k, (d, which) in enumerate(distances)]
 
 
@@ -229,5 +229,5 @@ def _cell(flat: Any, cells: Sequence[Any], sizes: Sequence[Any]) -> Any:
     for cell, size in zip(cells, sizes, strict=True):
         known = rlx.astype(rlx.where(is_inside, cell, 0.0), rlx.i64)
         index = rlx.add(rlx.multiply(index, size), known)
-    found = rlx.gather(flat, rlx.reshape(index, (n, prod(cells[0].shape[1:]))), axis=2, batch_dims=1)
-    return rlx.where(rlx.expand_dims(is_inside, 1), rlx.reshape(found, (n, c, *cells[0].shape[1:])), 0.0)
+    values = rlx.gather(flat, rlx.reshape(index, (n, prod(cells[0].shape[1:]))), axis=2, batch_dims=1)
+    return rlx.where(rlx.expand_dims(is_inside, 1), rlx.reshape(values, (n, c, *cells[0].shape[1:])), 0.0)

@@ -34,8 +34,8 @@ def family_names() -> tuple[str, ...]:
     import pkgutil  # imported here, because reading a package or a file of arrays does not need the list of ops
 
     prefix = f"{__name__}."
-    found = pkgutil.walk_packages(__path__, prefix)
-    return tuple(sorted(m.name.removeprefix(prefix) for m in found if not m.ispkg))
+    modules = pkgutil.walk_packages(__path__, prefix)
+    return tuple(sorted(m.name.removeprefix(prefix) for m in modules if not m.ispkg))
 
 
 @cache

@@ -34,9 +34,9 @@ def move_axis(x: Value, source: int, target: int) -> Value:
     """Return `x` with one axis moved; both positions are counted from the front."""
     if source == target:
         return x
-    rest = [i for i in range(x.ndim) if i != source]
-    rest.insert(target, source)
-    return transpose(x, perm=tuple(rest))
+    order = [i for i in range(x.ndim) if i != source]
+    order.insert(target, source)
+    return transpose(x, perm=tuple(order))
 
 
 def _expect_same_dims(x: TensorType, indices: TensorType, axis: int) -> int:
@@ -79,8 +79,8 @@ class TakeAlongAxis(Op):
         for axis in (0, 1, 2, 3, -1):
             dims = [3, 4, 5, 6]
             dims[axis] = 2
-            wanted = ", ".join(map(str, dims))
-            yield Sample("f32[3, 4, 5, 6]", f"i32[{wanted}]", axis=axis, ranges={"indices": (0, 2)})
+            shape = ", ".join(map(str, dims))
+            yield Sample("f32[3, 4, 5, 6]", f"i32[{shape}]", axis=axis, ranges={"indices": (0, 2)})
         yield Sample("f32[3]", "i64[0]", axis=0)
         yield Sample("f32[3, 2]", "i64[5, 2]", axis=0, oob="clip", ranges={"indices": (-2, 5)})
         yield Rejected("f32[2, 3]", "i64[3, 3]", axis=1, error=ShapeError, says="2 != 3")
@@ -124,8 +124,8 @@ class PutAlongAxis(Op):
         return x
 
     def prepare(self, x: Value, indices: Value, updates: Value) -> tuple[Value | None, ...]:
-        own, new = promoted(x, updates)
-        return own, indices, new
+        target, new = promoted(x, updates)
+        return target, indices, new
 
     def decompose(self, x: Value, indices: Value, updates: Value) -> Value:
         axis, last = normalize_axis(self.axis, x.ndim), x.ndim - 1

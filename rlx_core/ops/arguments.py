@@ -25,14 +25,14 @@ def whole(what: str, value: Any, least: int | None = None) -> int:
     Raises:
         ConfigError: It is not an integer, a bool, or too small.
     """
-    found = None
+    index = None
     if not isinstance(value, bool | np.bool_):
         with contextlib.suppress(TypeError):
-            found = operator.index(value)
-    if found is None or (least is not None and found < least):
+            index = operator.index(value)
+    if index is None or (least is not None and index < least):
         bound = "" if least is None else f" of at least {least}"
         raise ConfigError(f"{what} must be an integer{bound}, not {value!r} ({type(value).__name__})")
-    return found
+    return index
 
 
 def names(what: str, value: Any, hint: str) -> tuple[str, ...]:
@@ -41,11 +41,11 @@ def names(what: str, value: Any, hint: str) -> tuple[str, ...]:
     Raises:
         ConfigError: An item is not a string; `hint` shows a valid value.
     """
-    found = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
-    for each in found:
+    result = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    for each in result:
         if not isinstance(each, str):
             raise ConfigError(f"{what} takes names of arguments, not {each!r}", hint=hint)
-    return found
+    return result
 
 
 def flag(what: str, value: Any) -> bool:

@@ -43,25 +43,25 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
         TraceError: `obj` is of another kind.
     """
     expect_device("asarray", device)
-    wanted = None if dtype is None else _dtype(dtype)
+    requested = None if dtype is None else _dtype(dtype)
     if isinstance(obj, Expr):
         obj = dim_value(size=obj)
     elif isinstance(obj, list | tuple) and any(isinstance(leaf, Value | Expr) for leaf in _leaves(obj)):
         _expect_axes(obj)
-        common = result_type(*_leaves(obj)) if wanted is None else wanted
+        common = result_type(*_leaves(obj)) if requested is None else requested
         obj = stack([asarray(row, common) for row in obj])
     copies = None if copy is None else flag("asarray: copy", copy)
     if isinstance(obj, Value):
-        made = obj if wanted is None else as_dtype(obj, wanted)
-        return copied(made) if copies and made is obj else made
+        result = obj if requested is None else as_dtype(obj, requested)
+        return copied(result) if copies and result is obj else result
     array: Any = as_array(obj)
     kinds = {type(leaf) for leaf in _leaves(obj)}
-    if wanted is None and kinds and kinds <= {bool, int, float, complex}:
-        wanted = c64 if complex in kinds else f32 if float in kinds else None
-    if wanted is not None and wanted != array.dtype:
+    if requested is None and kinds and kinds <= {bool, int, float, complex}:
+        requested = c64 if complex in kinds else f32 if float in kinds else None
+    if requested is not None and requested != array.dtype:
         if copies is False:
-            raise DtypeError(f"asarray: {array.dtype} to {wanted} makes a copy, and copy=False forbids it")
-        array = cast(array, to=wanted)
+            raise DtypeError(f"asarray: {array.dtype} to {requested} makes a copy, and copy=False forbids it")
+        array = cast(array, to=requested)
     elif copies and ambient_builder() is None:
         array = array.copy()
     builder = ambient_builder()
@@ -124,8 +124,8 @@ def eye(
 ) -> Any:
     """Ones on the k-th diagonal of a matrix, zeros elsewhere."""
     expect_device("eye", device)
-    wanted = f32 if dtype is None else _dtype(dtype)
-    return eye_matrix(n=n_rows, m=n_rows if n_cols is None else n_cols, k=k, dtype=wanted)
+    target = f32 if dtype is None else _dtype(dtype)
+    return eye_matrix(n=n_rows, m=n_rows if n_cols is None else n_cols, k=k, dtype=target)
 
 
 @checked_call
@@ -173,10 +173,10 @@ def arange(
     ends = (0, start) if stop is None else (start, stop)
     bounds: list[Any] = [v if isinstance(v, Expr) else number("arange: an end, or the step,", v) for v in (*ends, step)]
     first, end, by = bounds
-    whole = all(isinstance(v, int | Expr) for v in bounds)
-    target = (i64 if whole else f32) if dtype is None else _dtype(dtype)
+    is_integral = all(isinstance(v, int | Expr) for v in bounds)
+    target = (i64 if is_integral else f32) if dtype is None else _dtype(dtype)
     if any(isinstance(v, Expr) for v in bounds):
-        if by != 1 or not whole:
+        if by != 1 or not is_integral:
             raise ShapeError(f"arange: {first}..{end} in steps of {by} has no known length")
         line = iota(axis=0, shape=(end - first,), dtype=target)
         return line if first == 0 else line + cast(dim_value(size=first), to=target)
@@ -184,8 +184,8 @@ def arange(
         raise ShapeError(f"arange: {first}..{end} in steps of {by} has no length")
     if by == 0:
         raise ShapeError("arange: the step is 0, so it never reaches the end")
-    count = max(0, -((first - end) // by) if whole else math.ceil((end - first) / by))
-    if whole:
+    count = max(0, -((first - end) // by) if is_integral else math.ceil((end - first) / by))
+    if is_integral:
         line = iota(axis=0, shape=(count,))
         line = line if by == 1 else line * by
         return cast(line if first == 0 else line + first, to=target)

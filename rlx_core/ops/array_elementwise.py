@@ -81,8 +81,8 @@ def _rounded(x: Any, places: int, ste: bool) -> Any:
     if places == 0:
         return piecewise.round(x, ste=ste)
     scale = 10.0 ** abs(places)
-    there, back = (arithmetic.multiply, arithmetic.divide) if places > 0 else (arithmetic.divide, arithmetic.multiply)
-    return back(piecewise.round(there(x, scale), ste=ste), scale)
+    forward, back = (arithmetic.multiply, arithmetic.divide) if places > 0 else (arithmetic.divide, arithmetic.multiply)
+    return back(piecewise.round(forward(x, scale), ste=ste), scale)
 
 
 @checked_call

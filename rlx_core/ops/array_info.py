@@ -55,8 +55,8 @@ KINDS: Final = {
 
 def dtype_meant(x: Any) -> DType:
     """Return the dtype for a dtype, its name, a value or an array."""
-    own = x.dtype if isinstance(x, Value) or is_array(x) else x
-    return dtype(own)
+    source = x.dtype if isinstance(x, Value) or is_array(x) else x
+    return dtype(source)
 
 
 def _kind(name: str) -> tuple[DType, ...]:
@@ -75,9 +75,9 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     >>> isdtype(f32, "real floating"), isdtype(np.dtype("u1"), ("bool", "integral")), isdtype(i64, f32)
     (True, True, False)
     """
-    own = dtype_meant(dtype)
+    resolved = dtype_meant(dtype)
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return any(own in _kind(k) if isinstance(k, str) else own is dtype_meant(k) for k in kinds)
+    return any(resolved in _kind(k) if isinstance(k, str) else resolved is dtype_meant(k) for k in kinds)
 
 
 @frozen
@@ -109,22 +109,22 @@ def finfo(type: Any, /) -> FloatLimits:
     Raises:
         DtypeError: It is not a float or complex dtype.
     """
-    own = dtype_meant(type).component
-    if not own.is_float:
-        raise DtypeError(f"finfo: {own} is not a float dtype", hint="iinfo is for integers")
-    if own is bf16:
+    resolved = dtype_meant(type).component
+    if not resolved.is_float:
+        raise DtypeError(f"finfo: {resolved} is not a float dtype", hint="iinfo is for integers")
+    if resolved is bf16:
         import ml_dtypes  # NumPy has no bfloat16
 
-        limits: Any = ml_dtypes.finfo(own.numpy)  # type: ignore[no-untyped-call]
+        limits: Any = ml_dtypes.finfo(resolved.numpy)  # type: ignore[no-untyped-call]
     else:
-        limits = np.finfo(own.numpy)
+        limits = np.finfo(resolved.numpy)
     return FloatLimits(
-        bits=8 * own.itemsize,
+        bits=8 * resolved.itemsize,
         eps=float(limits.eps),
         max=float(limits.max),
         min=float(limits.min),
         smallest_normal=float(limits.smallest_normal),
-        dtype=own,
+        dtype=resolved,
     )
 
 
@@ -135,11 +135,11 @@ def iinfo(type: Any, /) -> IntegerLimits:
     Raises:
         DtypeError: It is not an integer dtype.
     """
-    own = dtype_meant(type)
-    if not own.is_integer:
-        raise DtypeError(f"iinfo: {own} is not an integer dtype", hint="finfo is for floats")
-    limits = np.iinfo(own.numpy)
-    return IntegerLimits(8 * own.itemsize, int(limits.max), int(limits.min), own)
+    resolved = dtype_meant(type)
+    if not resolved.is_integer:
+        raise DtypeError(f"iinfo: {resolved} is not an integer dtype", hint="finfo is for floats")
+    limits = np.iinfo(resolved.numpy)
+    return IntegerLimits(8 * resolved.itemsize, int(limits.max), int(limits.min), resolved)
 
 
 @checked_call
@@ -199,8 +199,8 @@ class NamespaceInfo:
         """The dtypes of a kind, or all, by their names in the standard; f16 and bf16 are not among them."""
         expect_device("dtypes", device)
         kinds = tuple(KINDS) if kind is None else (kind,) if isinstance(kind, str) else kind
-        wanted = {d for k in kinds for d in _kind(k)}
-        return {d.numpy.name: d for d in ALL if d in wanted and not d.is_narrow}
+        selected = {d for k in kinds for d in _kind(k)}
+        return {d.numpy.name: d for d in ALL if d in selected and not d.is_narrow}
 
 
 def array_namespace(api_version: str | None = None) -> Any:

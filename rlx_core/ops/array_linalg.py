@@ -92,8 +92,8 @@ def factorisation(name: str) -> type[Op]:
     Raises:
         PluginError: No installed package provides it; the error names one that does.
     """
-    found: type[Op] = default_host().load("ops", f"{DOMAIN}.{name}")
-    return found
+    op_class: type[Op] = default_host().load("ops", f"{DOMAIN}.{name}")
+    return op_class
 
 
 def sides(function: str, x: Any) -> tuple[Any, Any]:
@@ -113,10 +113,10 @@ def _order(function: str, x: Any) -> Any:
 
 
 def expect_floating(function: str, x: Any) -> DType:
-    own = dtype_of(x)
-    if not own.is_differentiable:
-        raise DtypeError(f"{function}: x must be float or complex, not {own}")
-    return own
+    actual = dtype_of(x)
+    if not actual.is_differentiable:
+        raise DtypeError(f"{function}: x must be float or complex, not {actual}")
+    return actual
 
 
 def _adjoint(x: Any) -> Any:
@@ -200,8 +200,8 @@ def _completed(q: Any) -> Any:
     if not (isinstance(m, int) and isinstance(k, int)):
         raise ShapeError(f"svd, qr: square factors need known sizes, not {m} × {k}", hint="ask for the reduced ones")
     # I - Q Qᴴ projects on the complement: its last eigenvalues are 1, and their vectors are orthonormal.
-    rest = subtract(eye_matrix(n=m, m=m, dtype=dtype_of(q)), matmul(q, _adjoint(q)))
-    return concat([q, operand(eigh(rest).eigenvectors)[..., k:]], axis=-1)
+    complement = subtract(eye_matrix(n=m, m=m, dtype=dtype_of(q)), matmul(q, _adjoint(q)))
+    return concat([q, operand(eigh(complement).eigenvectors)[..., k:]], axis=-1)
 
 
 @checked_call
@@ -292,15 +292,15 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
             best[i, j] = builtins.min(
                 (best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)
             )
-    wanted = [(0, len(arrays) - 1)]
-    for i, j in wanted:  # grows during the loop: the two factors of a product are appended to it
+    ranges = [(0, len(arrays) - 1)]
+    for i, j in ranges:  # grows during the loop: the two factors of a product are appended to it
         if i < j:
-            wanted += [(i, best[i, j][1]), (best[i, j][1] + 1, j)]
-    made: dict[tuple[int, int], Any] = {}
-    for i, j in reversed(wanted):
+            ranges += [(i, best[i, j][1]), (best[i, j][1] + 1, j)]
+    products: dict[tuple[int, int], Any] = {}
+    for i, j in reversed(ranges):
         k = best[i, j][1]
-        made[i, j] = arrays[i] if i == j else matmul(made[i, k], made[k + 1, j])
-    return made[0, len(arrays) - 1]
+        products[i, j] = arrays[i] if i == j else matmul(products[i, k], products[k + 1, j])
+    return products[0, len(arrays) - 1]
 
 
 @checked_call

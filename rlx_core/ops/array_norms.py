@@ -30,7 +30,7 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     `ord` is 2, 1, 0 (the number of nonzero elements), inf, -inf, or another power p: (Σ|x|ᵖ)^(1/p). An element that is 0 has
     derivative 0.
     """
-    own = expect_floating("vector_norm", x).component
+    result_dtype = expect_floating("vector_norm", x).component
     axes = axes_of(x, axis)
 
     def over(reduce: Any, y: Any) -> Any:
@@ -39,14 +39,14 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     if ord in (math.inf, -math.inf):
         return over(max if ord > 0 else min, abs(x))
     if ord == 0:
-        return cast(over(sum, cast(not_equal(x, 0), to=i64)), to=own)
-    wide = cast(x, to=own.accumulator) if own.is_narrow else x
+        return cast(over(sum, cast(not_equal(x, 0), to=i64)), to=result_dtype)
+    wide = cast(x, to=result_dtype.accumulator) if result_dtype.is_narrow else x
     if ord == 2:
         squares = complex_norm_sq(wide) if dtype_of(x).is_complex else square(wide)
-        return _narrowed(sqrt(over(sum, squares)), own)
+        return _narrowed(sqrt(over(sum, squares)), result_dtype)
     if ord == 1:
-        return _narrowed(over(sum, abs(wide)), own)
-    return _narrowed(_power(over(sum, _power(abs(wide), float(ord))), 1.0 / float(ord)), own)
+        return _narrowed(over(sum, abs(wide)), result_dtype)
+    return _narrowed(_power(over(sum, _power(abs(wide), float(ord))), 1.0 / float(ord)), result_dtype)
 
 
 def _power(x: Any, exponent: float) -> Any:

@@ -113,12 +113,12 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, out_of_bounds: indexin
         return tuple(d for i, d in enumerate(shape_of(v)) if i != place)
 
     common = list(broadcast_shapes(others(x), others(indices)))
-    wanted = [(*common[:place], shape_of(v)[place], *common[place:]) for v in (x, indices)]
-    own, places = (
+    shapes = [(*common[:place], shape_of(v)[place], *common[place:]) for v in (x, indices)]
+    source, places = (
         v if tuple(shape_of(v)) == shape else broadcast_to(v, shape)
-        for v, shape in zip((x, indices), wanted, strict=True)
+        for v, shape in zip((x, indices), shapes, strict=True)
     )
-    return along_axis.take_along_axis(own, places, axis=place, oob=oob)
+    return along_axis.take_along_axis(source, places, axis=place, oob=oob)
 
 
 @checked_call

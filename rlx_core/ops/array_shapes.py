@@ -31,8 +31,8 @@ def copied(x: Any) -> Any:
     """Return `x` as another value, or another array, which can be assigned to without changing `x`."""
     if not isinstance(x, Value):
         return HostArray(as_array(x).copy())
-    made = structural.reshape(x, new_shape=x.shape)
-    return made.node.owner.as_copy(made)
+    reshaped = structural.reshape(x, new_shape=x.shape)
+    return reshaped.node.owner.as_copy(reshaped)
 
 
 def numbers_of(n: Any) -> tuple[Any, ...]:

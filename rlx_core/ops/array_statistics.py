@@ -55,10 +55,10 @@ def astype(x: Any, dtype: DType | str, *, copy: bool = True, device: str | None 
 
 def _accumulated(x: Any, dtype: DType | str | None) -> Any:
     """Return `x` in its accumulation dtype: `dtype` if given, else its own, with integers and bool in a 64-bit integer dtype."""
-    own = x.dtype if isinstance(x, Value) else _dtype(as_array(x).dtype)
-    default = u64 if own.kind == "uint" else i64 if own.kind in ("int", "bool") else own
-    wanted = default if dtype is None else _dtype(dtype)
-    return x if own is wanted else conversion.cast(x, to=wanted)
+    source_dtype = x.dtype if isinstance(x, Value) else _dtype(as_array(x).dtype)
+    default = u64 if source_dtype.kind == "uint" else i64 if source_dtype.kind in ("int", "bool") else source_dtype
+    target_dtype = default if dtype is None else _dtype(dtype)
+    return x if source_dtype is target_dtype else conversion.cast(x, to=target_dtype)
 
 
 @checked_call
@@ -172,6 +172,6 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         raise ShapeError(f"diff: an axis of {size} elements has no differences of order {times}")
     for _ in range(times):
         size = shape_of(y)[place]
-        later, sooner = (narrow(y, axis=place, start=start, length=size - 1) for start in (1, 0))
-        y = not_equal(later, sooner) if y.dtype == bool_ else subtract(later, sooner)
+        following, sooner = (narrow(y, axis=place, start=start, length=size - 1) for start in (1, 0))
+        y = not_equal(following, sooner) if y.dtype == bool_ else subtract(following, sooner)
     return y

@@ -166,8 +166,8 @@ def _masked(x: Value, mask: Value, new: Value, mode: ScatterMode) -> Value:
             f"setitem: under a computed mask the value has at most {x.ndim - mask.ndim} axes, not {new.ndim}",
             hint="how many elements the mask selects is known when the program runs; rlx.where takes a value for each",
         )
-    found: Value = where(over, _JOINS[mode](x, new), x)
-    return found
+    result: Value = where(over, _JOINS[mode](x, new), x)
+    return result
 
 
 def _rows(x: Value, index: Any, new: Value, mode: ScatterMode) -> Value:

@@ -94,8 +94,8 @@ class Attention(AttentionOp):
     def vjp(
         self, g: Value, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None, *, y: Value
     ) -> tuple[Value | Zero, ...]:
-        found = attention_backward(q, k, v, g, mask, bias, **self.attributes())
-        return (*found[:3], ZERO, found[3] if bias is not None else ZERO)
+        cotangents = attention_backward(q, k, v, g, mask, bias, **self.attributes())
+        return (*cotangents[:3], ZERO, cotangents[3] if bias is not None else ZERO)
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         if x[0].ndim - is_batched[0] == 2:
@@ -105,14 +105,14 @@ class Attention(AttentionOp):
             return reshape(y, (size, *y.shape[2:]))
         own_batch = x[0].shape[1 if is_batched[0] else 0]
         qkv = [fold(v if b else expand(v, (size, *v.shape))) for v, b in zip(x[:3], is_batched[:3], strict=True)]
-        rest = [
+        extras = [
             v if v is None else fold_scores_operand(v, b, size, own_batch, is_mask=i == 0)
             for i, (v, b) in enumerate(zip(x[3:], is_batched[3:], strict=True))
         ]
-        y = self(*qkv, *rest)
+        y = self(*qkv, *extras)
         return reshape(y, (size, own_batch, *y.shape[1:]))
 
-    def cost(self, q: TensorType, k: TensorType, v: TensorType, *rest: TensorType | None) -> Dim:
+    def cost(self, q: TensorType, k: TensorType, v: TensorType, *optional: TensorType | None) -> Dim:
         return self.cost_of(q, k, v)
 
     @classmethod
@@ -155,8 +155,8 @@ def fold(x: Value) -> Value:
 
 def fold_scores_operand(x: Value, is_batched: bool, size: Dim, own_batch: Dim, *, is_mask: bool) -> Value:
     """Return a mask or bias for a batch axis with the new axis folded in; one that is the same for every entry stays shared."""
-    own = x.type.with_shape(x.shape[1:]) if is_batched else x.type
-    shape = mask_shape(own) if is_mask else aligned_shape(own)
+    unbatched = x.type.with_shape(x.shape[1:]) if is_batched else x.type
+    shape = mask_shape(unbatched) if is_mask else aligned_shape(unbatched)
     if not is_batched and shape[0] == 1:
         return reshaped(x, shape)
     placed = reshaped(x, (size, *shape)) if is_batched else reshaped(x, (1, *shape))
@@ -213,7 +213,7 @@ class AttentionBackward(AttentionOp):
         dbias = reshaped(sum_to(dw, aligned_shape(bias.type)), bias.shape)
         return dq, dk, dv, as_dtype(dbias, bias.dtype)
 
-    def cost(self, q: TensorType, k: TensorType, v: TensorType, *rest: TensorType | None) -> Dim:
+    def cost(self, q: TensorType, k: TensorType, v: TensorType, *optional: TensorType | None) -> Dim:
         return 3 * self.cost_of(q, k, v)
 
     @classmethod
@@ -240,27 +240,27 @@ attention_backward = op_function(AttentionBackward)
 
 def attention_samples() -> Iterator[Sample]:
     """Yield samples for both ops: dtypes, layouts, mask kinds, operands, grouped heads, scale and cap."""
-    small: dict[str, Any] = {"num_heads": 2, "head_dim": 2}
+    common: dict[str, Any] = {"num_heads": 2, "head_dim": 2}
     for d in FLOATS:
-        yield Sample(f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", **small)
-    yield Sample("f32[3, 4]", "f32[5, 4]", "f32[5, 6]", **small)
+        yield Sample(f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", **common)
+    yield Sample("f32[3, 4]", "f32[5, 4]", "f32[5, 6]", **common)
     for layout in ("bshd", "bhsd"):
         # Equal numbers of heads and positions: shape checks alone would not notice exchanged axes.
         yield Sample(*["f32[2, 3, 3, 2]"] * 3, num_heads=3, head_dim=2, layout=layout, mask_kind="causal")
-    yield Sample("f64[1, 2, 4]", "f64[1, 5, 4]", "f64[1, 5, 4]", **small, mask_kind="causal")
-    yield Sample("f64[1, 4, 4]", "f64[1, 2, 4]", "f64[1, 2, 4]", **small, mask_kind="causal")
-    yield Sample("f64[1, 5, 4]", "f64[1, 5, 4]", "f64[1, 5, 4]", **small, mask_kind="sliding_window", window=1)
+    yield Sample("f64[1, 2, 4]", "f64[1, 5, 4]", "f64[1, 5, 4]", **common, mask_kind="causal")
+    yield Sample("f64[1, 4, 4]", "f64[1, 2, 4]", "f64[1, 2, 4]", **common, mask_kind="causal")
+    yield Sample("f64[1, 5, 4]", "f64[1, 5, 4]", "f64[1, 5, 4]", **common, mask_kind="sliding_window", window=1)
     yield Sample("f64[2, 3, 8]", "f64[2, 4, 4]", "f64[2, 4, 6]", num_heads=4, num_kv_heads=2, head_dim=2)
-    yield Sample("f64[1, 3, 4]", "f64[1, 3, 4]", "f64[1, 3, 4]", **small, score_scale=0.3, attn_logit_softcap=0.7)
-    yield Sample(*["f64[2, 3, 4]"] * 3, "bool[2, 3]", **small, mask_kind="custom")
-    yield Sample(*["f64[2, 3, 4]"] * 3, "f64[2, 1, 3, 3]", **small, mask_kind="custom", ranges={"mask": (0.6, 1.0)})
-    yield Sample(*["f64[2, 3, 4]"] * 3, None, "f64[1, 2, 3, 3]", **small, mask_kind="bias", attn_logit_softcap=2.0)
-    yield Sample(*["f64[2, 3, 4]"] * 3, None, "f64[2, 1, 1]", **small, mask_kind="causal")
-    yield Sample(*["bf16[1, 3, 4]"] * 3, "bool[1, 3]", "f32[2, 3, 3]", **small, mask_kind="causal")
+    yield Sample("f64[1, 3, 4]", "f64[1, 3, 4]", "f64[1, 3, 4]", **common, score_scale=0.3, attn_logit_softcap=0.7)
+    yield Sample(*["f64[2, 3, 4]"] * 3, "bool[2, 3]", **common, mask_kind="custom")
+    yield Sample(*["f64[2, 3, 4]"] * 3, "f64[2, 1, 3, 3]", **common, mask_kind="custom", ranges={"mask": (0.6, 1.0)})
+    yield Sample(*["f64[2, 3, 4]"] * 3, None, "f64[1, 2, 3, 3]", **common, mask_kind="bias", attn_logit_softcap=2.0)
+    yield Sample(*["f64[2, 3, 4]"] * 3, None, "f64[2, 1, 1]", **common, mask_kind="causal")
+    yield Sample(*["bf16[1, 3, 4]"] * 3, "bool[1, 3]", "f32[2, 3, 3]", **common, mask_kind="causal")
     for empty_row in ("zero", "uniform"):
-        yield Sample("f64[1, 4, 4]", "f64[1, 2, 4]", "f64[1, 2, 4]", "bool[1, 2]", **small, mask_kind="causal",
+        yield Sample("f64[1, 4, 4]", "f64[1, 2, 4]", "f64[1, 2, 4]", "bool[1, 2]", **common, mask_kind="causal",
                      empty_row=empty_row)  # fmt: skip
-    yield Sample("f32[1, 2, 4]", "f32[1, 0, 4]", "f32[1, 0, 4]", **small)
+    yield Sample("f32[1, 2, 4]", "f32[1, 0, 4]", "f32[1, 0, 4]", **common)
 
 
 OPS = (Attention, AttentionBackward)

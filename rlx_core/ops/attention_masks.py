@@ -29,10 +29,10 @@ def heads_shape(name: str, x: TensorType, layout: AttentionLayout, heads: int, h
     Raises:
         ShapeError: The rank, the number of heads or the size of a head does not fit.
     """
-    wanted = (2, 3) if layout == "bsd" else (4,)
-    if x.rank not in wanted:
+    expected = (2, 3) if layout == "bsd" else (4,)
+    if x.rank not in expected:
         raise ShapeError(
-            f"{name} must have {' or '.join(map(str, wanted))} axes in layout {layout}, not {x.rank} ({x})"
+            f"{name} must have {' or '.join(map(str, expected))} axes in layout {layout}, not {x.rank} ({x})"
         )
     if layout == "bsd":
         batch: Dim = 1 if x.rank == 2 else x.shape[0]

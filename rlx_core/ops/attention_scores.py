@@ -107,8 +107,8 @@ class AttentionOp(Op):
             raise ShapeError(f"num_kv_heads {self.kv_heads} does not divide num_heads {self.num_heads}")
         if (self.window is not None) != (self.mask_kind == "sliding_window"):
             raise ShapeError(f"window {self.window} with mask_kind {self.mask_kind!r}: each needs the other")
-        for kind, found in (("custom", mask), ("bias", bias)):
-            if self.mask_kind == kind and found is None:
+        for kind, operand in (("custom", mask), ("bias", bias)):
+            if self.mask_kind == kind and operand is None:
                 raise WrongInputCountError(
                     f"mask_kind {kind!r} needs the operand {'mask' if kind == 'custom' else 'bias'}"
                 )
@@ -143,10 +143,10 @@ class AttentionOp(Op):
         return 2 * batch * heads * queries * keys * (features + width)
 
 
-def expect_broadcast(name: str, found: TensorType, shape: Shape, scores: Shape) -> None:
+def expect_broadcast(name: str, actual: TensorType, shape: Shape, scores: Shape) -> None:
     """Require that an operand broadcasts to the scores without enlarging them."""
     if broadcast_shapes(shape, scores) != scores:
-        raise ShapeError(f"{name} {found} does not broadcast to the scores {list(scores)}")
+        raise ShapeError(f"{name} {actual} does not broadcast to the scores {list(scores)}")
 
 
 def attention_operands(

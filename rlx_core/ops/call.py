@@ -52,11 +52,11 @@ def expect_operands(body: Graph, types: Sequence[TensorType | None]) -> None:
         raise WrongInputCountError(
             f"{body.name} takes {len(body.inputs)} operands ({', '.join(body.input_types)}), not {len(types)}"
         )
-    for (name, wanted), found in zip(body.input_types.items(), types, strict=True):
-        if found is None:
+    for (name, expected), actual in zip(body.input_types.items(), types, strict=True):
+        if actual is None:
             raise WrongInputCountError(f"operand {name} of {body.name} is required")
-        expect_dtype(name, found, [wanted.dtype])
-        expect_shape(name, found, wanted.shape)
+        expect_dtype(name, actual, [expected.dtype])
+        expect_shape(name, actual, expected.shape)
 
 
 def results_of(body: Graph, operands: Sequence[Value]) -> tuple[Value, ...]:
@@ -132,15 +132,15 @@ def with_batched_outputs(body: Graph, size: Dim, flags: Sequence[bool]) -> Graph
     return with_cotangents_like(body, size, flags, (True,) * len(flags))
 
 
-def with_cotangents_like(body: Graph, size: Dim, found: Sequence[bool], wanted: Sequence[bool]) -> Graph:
-    """Return the body with outputs batched as in `wanted`: repeated, or summed over the examples that share an operand."""
-    if tuple(found) == tuple(wanted):
+def with_cotangents_like(body: Graph, size: Dim, actual: Sequence[bool], expected: Sequence[bool]) -> Graph:
+    """Return the body with outputs batched as in `expected`: repeated, or summed over the examples that share an operand."""
+    if tuple(actual) == tuple(expected):
         return body
     builder = Builder(body.name)
     with building(builder):
         leaves = {name: builder.input(name, type) for name, type in body.input_types.items()}
         outputs = list(inline(builder, body, leaves))
-        for i, (is_batched, should_be) in enumerate(zip(found, wanted, strict=True)):
+        for i, (is_batched, should_be) in enumerate(zip(actual, expected, strict=True)):
             if is_batched and not should_be:
                 outputs[i] = sum_axes(outputs[i], axes=(0,))
             elif should_be and not is_batched:
@@ -152,8 +152,8 @@ def traced(name: str, function: Callable[..., Any], types: str) -> Graph:
     """Return the graph of a function of values; its inputs are `x0`, `x1`, … of the `types` listed."""
     builder = Builder(name)
     with building(builder):
-        found = [spec(t) for t in re.findall(r"\w+\[[^]]*\]", types)]
-        operands = [builder.input(f"x{i}", t) for i, t in enumerate(found)]
+        input_types = [spec(t) for t in re.findall(r"\w+\[[^]]*\]", types)]
+        operands = [builder.input(f"x{i}", t) for i, t in enumerate(input_types)]
         results = as_results(function(*operands))
     return builder.finish(results)
 

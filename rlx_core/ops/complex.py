@@ -82,8 +82,8 @@ class Angle(PartOfComplex):
 
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
         modulus = complex_abs(z)
-        turned = make_complex(0, 0.5 * g / where(modulus == 0, 1, modulus))
-        return (turned * _direction(z, modulus),)
+        rotated = make_complex(0, 0.5 * g / where(modulus == 0, 1, modulus))
+        return (rotated * _direction(z, modulus),)
 
     def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
         if isinstance(t[0], Zero):
@@ -151,8 +151,8 @@ class MakeComplex(Op):
         t_re, t_im = (0 if isinstance(x, Zero) else x for x in t)
         if not isinstance(t_re, Value) and not isinstance(t_im, Value):
             return ZERO
-        made = make_complex(t_re, t_im)
-        return made if made.shape == y.shape else expand(made, y.shape)
+        tangent = make_complex(t_re, t_im)
+        return tangent if tangent.shape == y.shape else expand(tangent, y.shape)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
         return elementwise_batch(self, size, x, is_batched)

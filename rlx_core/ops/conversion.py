@@ -100,10 +100,12 @@ def cast_array(x: np.ndarray, to: DType) -> np.ndarray:
         return x != 0
     if to.is_integer and x.dtype.kind not in "iub":
         limits = np.iinfo(to.numpy)
-        whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+        truncated = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
         # Two-sided comparison instead of np.clip: float(2**63 - 1) rounds up and would overflow when converted back.
-        inside = np.where((whole > limits.min) & (whole < float(limits.max)), whole, 0).astype(to.numpy)
-        return np.where(whole >= float(limits.max), limits.max, np.where(whole <= limits.min, limits.min, inside))
+        inside = np.where((truncated > limits.min) & (truncated < float(limits.max)), truncated, 0).astype(to.numpy)
+        return np.where(
+            truncated >= float(limits.max), limits.max, np.where(truncated <= limits.min, limits.min, inside)
+        )
     return x.astype(to.numpy)
 
 

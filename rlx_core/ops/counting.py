@@ -91,8 +91,8 @@ class ArgExtreme(Op):
         expect_index_dtype(self.index_dtype)
         if not require(">", x.shape[axis], 0):
             raise ShapeError(f"axis {axis} of {x} has 0 elements, and an extreme needs 1")
-        kept = (1,) if self.keep_dim else ()
-        return TensorType(self.index_dtype, (*x.shape[:axis], *kept, *x.shape[axis + 1 :]))
+        unit_axis = (1,) if self.keep_dim else ()
+        return TensorType(self.index_dtype, (*x.shape[:axis], *unit_axis, *x.shape[axis + 1 :]))
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(type(self).find(x, axis=self.axis, keepdims=self.keep_dim))

@@ -69,9 +69,9 @@ class DimValue(Creation):
 dim_value = op_function(DimValue)
 
 
-def size_scalar(size: Dim, of: DType) -> Value | float:
-    """Return a size as a factor of dtype `of`: a weak number if it is known, a cast `DimValue` otherwise."""
-    return float(size) if isinstance(size, int) else cast(dim_value(size=size), to=of)
+def size_scalar(size: Dim, dtype: DType) -> Value | float:
+    """Return a size as a factor of dtype `dtype`: a weak number if it is known, a cast `DimValue` otherwise."""
+    return float(size) if isinstance(size, int) else cast(dim_value(size=size), to=dtype)
 
 
 @define_op
@@ -156,15 +156,15 @@ class Full(Op):
 _full = op_function(Full)
 
 
-def scalar(value: complex, of: DType) -> np.ndarray:
-    """Return a Python number as a 0-d array of dtype `of`.
+def scalar(value: complex, dtype: DType) -> np.ndarray:
+    """Return a Python number as a 0-d array of dtype `dtype`.
 
     Raises:
         DtypeError: The number does not fit the dtype (300 in u8, 1.5 in an integer).
     """
-    if weak_dtype(value, [of]) is not of:
-        raise DtypeError(f"scalar: {value} does not fit {of}")
-    return np.asarray(value, of.numpy)
+    if weak_dtype(value, [dtype]) is not dtype:
+        raise DtypeError(f"scalar: {value} does not fit {dtype}")
+    return np.asarray(value, dtype.numpy)
 
 
 @checked_call
@@ -193,8 +193,8 @@ _dtype = dtype
 
 
 def _filled(shape: Sequence[Dim] | Dim, number: int, dtype: DType | str | None, device: str | None) -> Any:
-    wanted = f32 if dtype is None else _dtype(dtype)
-    return full(shape, bool(number) if wanted is bool_ else number, wanted, device=device)
+    resolved = f32 if dtype is None else _dtype(dtype)
+    return full(shape, bool(number) if resolved is bool_ else number, resolved, device=device)
 
 
 @checked_call
@@ -218,14 +218,14 @@ def ones(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, device
 def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """A tensor with the dims of `x`, and its dtype unless another is given."""
     x = _shaped(x)
-    wanted = _dtype(x.dtype) if dtype is None else _dtype(dtype)
-    if type(fill_value) is int and wanted is bool_ and fill_value in (0, 1):
+    resolved = _dtype(x.dtype) if dtype is None else _dtype(dtype)
+    if type(fill_value) is int and resolved is bool_ and fill_value in (0, 1):
         fill_value = bool(fill_value)
     if isinstance(x, Value) and ambient_builder() is None:
         # The result belongs to the builder of `x`: otherwise it would be evaluated at once, and could not be symbolic.
         with building(x.node.owner):
-            return full(x.shape, fill_value, wanted, device=device)
-    return full(x.shape, fill_value, wanted, device=device)
+            return full(x.shape, fill_value, resolved, device=device)
+    return full(x.shape, fill_value, resolved, device=device)
 
 
 @checked_call
@@ -308,10 +308,10 @@ class OneHot(Op):
     def decompose(self, indices: Value) -> Value:
         shape = self.infer(indices.type).shape
         axis = normalize_axis(self.axis, len(shape))
-        own = reshape(cast(indices, to=i64), (*shape[:axis], 1, *shape[axis + 1 :]))
+        labels = reshape(cast(indices, to=i64), (*shape[:axis], 1, *shape[axis + 1 :]))
         on, off = scalar(_exact(self.on), self.dtype), scalar(_exact(self.off), self.dtype)
         # Unsigned indices above 2**63 become negative here, and are out of range in both cases.
-        return where(expand(own, shape) == iota(axis=axis, shape=shape), on, off)
+        return where(expand(labels, shape) == iota(axis=axis, shape=shape), on, off)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

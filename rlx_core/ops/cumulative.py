@@ -195,8 +195,8 @@ class Cumprod(Cumulative):
         factors = shifted(x, axis, entering, scalar(1, x.dtype)) if self.exclusive else x
         size = x.shape[axis]
         start = narrow(factors, axis=axis, start=size - 1 if self.reverse else 0, length=1)
-        rest = size - 1
-        begins = pad_axis(start, axis, rest, 0) if self.reverse else pad_axis(start, axis, 0, rest)
+        padding = size - 1
+        begins = pad_axis(start, axis, padding, 0) if self.reverse else pad_axis(start, axis, 0, padding)
         return LinearRecurrence(axis, self.reverse)(factors, begins)
 
 
@@ -236,8 +236,8 @@ class CumulativeExtreme(Cumulative):
         if self.reverse:
             (back,) = evolve(self, reverse=False).vjp(flip(g, (axis,)), flip(x, (axis,)), y=flip(y, (axis,)))
             return (flip(back, (axis,)),)
-        own = shifted(g, axis, -1) if self.exclusive else g
-        return (add_along_axis(own, self._winners(x), axis, x.shape[axis]),)
+        cotangent = shifted(g, axis, -1) if self.exclusive else g
+        return (add_along_axis(cotangent, self._winners(x), axis, x.shape[axis]),)
 
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
         if isinstance(t[0], Zero) or not x.dtype.is_differentiable:

@@ -54,9 +54,9 @@ def _zero_start(starts: Sequence[Value]) -> Value:
     return full((), 0, starts[0].dtype if starts else i64)
 
 
-def _first(start: Value, most: Dim) -> Value:
+def _first(start: Value, limit: Dim) -> Value:
     """Return a start clamped to 0..most, as i64."""
-    last = dim_value(size=most)
+    last = dim_value(size=limit)
     inside = minimum(maximum(cast(start, to=i64), 0), last)
     # An unsigned start that is negative as an i64 is larger than every size.
     return where(start > np.uint64(np.iinfo(np.int64).max), last, inside) if start.dtype is u64 else inside
@@ -109,11 +109,11 @@ class DynamicSlice(Op):
         table, starts = x[0], x[1:]
         if not any(is_batched[1:]):
             return evolve(self, sizes=(size, *self.sizes))(table, _zero_start(starts), *starts)
-        own = table.shape[1:] if is_batched[0] else table.shape
-        where = _window_indices(own, self.sizes, all_batched(size, starts, is_batched[1:]), size)
+        table_shape = table.shape[1:] if is_batched[0] else table.shape
+        where = _window_indices(table_shape, self.sizes, all_batched(size, starts, is_batched[1:]), size)
         if not is_batched[0]:
-            return reshape(gather(reshape(table, (product(own),)), where), (size, *self.sizes))
-        flat = reshape(table, (size, product(own)))
+            return reshape(gather(reshape(table, (product(table_shape),)), where), (size, *self.sizes))
+        flat = reshape(table, (size, product(table_shape)))
         return reshape(gather(flat, where, axis=1, batch_dims=1), (size, *self.sizes))
 
     @classmethod
@@ -185,9 +185,9 @@ class DynamicUpdateSlice(Op):
         starts = x[2:]
         if not any(is_batched[2:]):
             return self(table, update, _zero_start(starts), *starts)
-        own, window = table.shape[1:], update.shape[1:]
-        where = _window_indices(own, window, all_batched(size, starts, is_batched[2:]), size)
-        flat, new = reshape(table, (size, product(own))), reshape(update, (size, product(window)))
+        table_shape, window = table.shape[1:], update.shape[1:]
+        where = _window_indices(table_shape, window, all_batched(size, starts, is_batched[2:]), size)
+        flat, new = reshape(table, (size, product(table_shape))), reshape(update, (size, product(window)))
         return reshape(scatter(flat, new, where, axis=1, batch_dims=1), table.shape)
 
     @classmethod

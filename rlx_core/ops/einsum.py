@@ -48,8 +48,8 @@ def split_spec(spec: str, count: int) -> tuple[list[str], str | None]:
     left, arrow, right = spec.replace(" ", "").partition("->")
     terms = left.split(",")
     for term in (*terms, right):
-        rest = term.replace("...", "", 1)
-        if any(c not in string.ascii_letters for c in rest):
+        labels = term.replace("...", "", 1)
+        if any(c not in string.ascii_letters for c in labels):
             raise FormatError(f"einsum: {term!r} in {spec!r} is not letters and at most one ellipsis")
     if len(terms) != count:
         raise WrongInputCountError(f"einsum: {spec!r} has {len(terms)} terms for {count} operands")
@@ -122,9 +122,9 @@ class Einsum(Op):
         pending = [without_ones(diagonal(Labelled(v, t)), sizes) for v, t in zip(x, terms, strict=True)]
         while len(pending) > 1:
             i, j = cheapest_pair(pending, result)
-            rest = [p for k, p in enumerate(pending) if k not in (i, j)]
-            needed = set(result).union(*(p.labels for p in rest))
-            pending = [*rest, contract(pending[i], pending[j], needed)]
+            others = [p for k, p in enumerate(pending) if k not in (i, j)]
+            needed = set(result).union(*(p.labels for p in others))
+            pending = [*others, contract(pending[i], pending[j], needed)]
         last = summed(pending[0], set(result))
         return in_order(last, result, [sizes[label] for label in result])
 
@@ -202,8 +202,8 @@ def diagonal(x: Labelled) -> Labelled:
 
 def without_ones(x: Labelled, sizes: dict[str, Dim]) -> Labelled:
     """Return an operand without the axes that broadcast: those of size 1 if the label's size differs."""
-    kept = [k for k, label in enumerate(x.labels) if x.value.shape[k] == sizes[label]]
-    return Labelled(reshaped(x.value, tuple(x.value.shape[k] for k in kept)), tuple(x.labels[k] for k in kept))
+    axes = [k for k, label in enumerate(x.labels) if x.value.shape[k] == sizes[label]]
+    return Labelled(reshaped(x.value, tuple(x.value.shape[k] for k in axes)), tuple(x.labels[k] for k in axes))
 
 
 def summed(x: Labelled, needed: set[str]) -> Labelled:
@@ -236,8 +236,8 @@ def cheapest_pair(pending: Sequence[Labelled], result: Labels) -> tuple[int, int
     best, smallest = (0, 1), None
     for i in range(len(pending)):
         for j in range(i + 1, len(pending)):
-            rest = set(result).union(*(p.labels for k, p in enumerate(pending) if k not in (i, j)))
-            sizes = {label: p.size(label) for p in (pending[i], pending[j]) for label in p.labels if label in rest}
+            remaining = set(result).union(*(p.labels for k, p in enumerate(pending) if k not in (i, j)))
+            sizes = {label: p.size(label) for p in (pending[i], pending[j]) for label in p.labels if label in remaining}
             elements = product(list(sizes.values()))
             if not isinstance(elements, int):
                 return 0, 1
@@ -248,9 +248,9 @@ def cheapest_pair(pending: Sequence[Labelled], result: Labels) -> tuple[int, int
 
 def in_order(x: Labelled, result: Labels, shape: Sequence[Dim]) -> Value:
     """Return the axes in the order of the result, repeated where only operands of size 1 had an axis of the ellipsis."""
-    found = [label for label in result if label in x.labels]
-    value = permuted(x.value, [x.labels.index(label) for label in found])
-    if len(found) == len(result):
+    labels = [label for label in result if label in x.labels]
+    value = permuted(x.value, [x.labels.index(label) for label in labels])
+    if len(labels) == len(result):
         return value
     placed = reshaped(value, tuple(x.size(label) if label in x.labels else 1 for label in result))
     return expand(placed, tuple(shape))

@@ -98,12 +98,12 @@ FAMILIES: Final[Mapping[str, str]] = {
 def found_families() -> dict[str, str]:
     """Return the same table, read from the modules; this imports all of them."""
     package = importlib.import_module("rlx_core.ops")
-    found: dict[str, str] = {}
+    families: dict[str, str] = {}
     for module in package.family_names():
         ops = vars(importlib.import_module(f"rlx_core.ops.{module}")).get("OPS", ())
         if ops:
-            found[module] = " ".join(op.name.removeprefix("rlx.") for op in ops)
-    return found
+            families[module] = " ".join(op.name.removeprefix("rlx.") for op in ops)
+    return families
 
 
 if __name__ == "__main__":

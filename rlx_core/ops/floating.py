@@ -140,8 +140,8 @@ class Bitcast(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        for of, to in ((f32, i32), (f32, u32), (i32, f32), (f64, dtype("u64")), (dtype("i64"), f64), (u32, i32)):
-            yield Sample(f"{of}[3, 4]", of=of, to=to, is_smooth=False)
+        for source, to in ((f32, i32), (f32, u32), (i32, f32), (f64, dtype("u64")), (dtype("i64"), f64), (u32, i32)):
+            yield Sample(f"{source}[3, 4]", of=source, to=to, is_smooth=False)
         for narrow in ("f16", "bf16"):
             yield Sample(f"{narrow}[5]", of=dtype(narrow), to=dtype("u16"), is_smooth=False)
             yield Sample("i16[5]", of=i16, to=dtype(narrow), is_smooth=False, low=0, high=0x7000)  # no NaN: see above

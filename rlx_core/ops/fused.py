@@ -36,21 +36,21 @@ ACTIVATIONS: dict[str, type[Op]] = {op.name.removeprefix("rlx."): op for op in S
 """The standard functions of one variable by their short names; any other op of one operand is passed as an instance."""
 
 
-def as_activation(given: Any) -> Op | None:
+def as_activation(value: Any) -> Op | None:
     """Return an activation attribute from an op, its function or its short name.
 
     Raises:
         UnknownNameError: No standard function has that name.
         ConfigError: It is not an op of one operand.
     """
-    if isinstance(given, str):
-        if given not in ACTIVATIONS:
-            raise UnknownNameError(f"activation: no function is called {given!r}", hint=nearest(given, ACTIVATIONS))
-        return ACTIVATIONS[given]()
-    made = given.op() if isinstance(given, OpFunction) else given
-    if made is not None and not (isinstance(made, Op) and len(made.operands) == 1):
-        raise ConfigError(f"activation: must be an op of one operand or its name, not {given!r}")
-    return made
+    if isinstance(value, str):
+        if value not in ACTIVATIONS:
+            raise UnknownNameError(f"activation: no function is called {value!r}", hint=nearest(value, ACTIVATIONS))
+        return ACTIVATIONS[value]()
+    activation = value.op() if isinstance(value, OpFunction) else value
+    if activation is not None and not (isinstance(activation, Op) and len(activation.operands) == 1):
+        raise ConfigError(f"activation: must be an op of one operand or its name, not {value!r}")
+    return activation
 
 
 def activated(x: Value, activation: Op | None) -> Value:
@@ -232,9 +232,9 @@ def expect_projection(name: str, w: TensorType, x: TensorType, columns: object =
     """Require a weight `[features of x, columns]` of the dtype of `x`."""
     expect_dtype(name, w, (x.dtype,))
     expect_rank(name, w, 2, 2)
-    wanted = w.shape[1] if columns is None else columns
-    if not (same_dim(w.shape[0], x.shape[-1]) and same_dim(w.shape[1], wanted)):  # type: ignore[arg-type]
-        raise ShapeError(f"{name} must be [{x.shape[-1]}, {wanted}], not {w}")
+    expected = w.shape[1] if columns is None else columns
+    if not (same_dim(w.shape[0], x.shape[-1]) and same_dim(w.shape[1], expected)):  # type: ignore[arg-type]
+        raise ShapeError(f"{name} must be [{x.shape[-1]}, {expected}], not {w}")
 
 
 OPS: tuple[type[Op], ...] = (FusedMatMulBiasAct, FusedResidualLN, FusedResidualRmsNorm, FusedSwiGLU)

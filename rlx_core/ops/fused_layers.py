@@ -71,8 +71,8 @@ class FusedAttentionBlock(Op):
         cos: Value | None = None,
         sin: Value | None = None,
     ) -> tuple[Value | None, ...]:
-        hidden, qkv_w, out_w, *rest = promoted(hidden, qkv_w, out_w, qkv_b, out_b, cos, sin)  # type: ignore[assignment]
-        return (hidden, qkv_w, out_w, mask, *rest)
+        hidden, qkv_w, out_w, *others = promoted(hidden, qkv_w, out_w, qkv_b, out_b, cos, sin)  # type: ignore[assignment]
+        return (hidden, qkv_w, out_w, mask, *others)
 
     def infer(
         self,
@@ -124,22 +124,22 @@ class FusedAttentionBlock(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        small: dict[str, Any] = {"num_heads": 2, "head_dim": 2}
+        common: dict[str, Any] = {"num_heads": 2, "head_dim": 2}
         for d in FLOATS:
-            yield Sample(f"{d}[2, 3, 5]", f"{d}[5, 12]", f"{d}[4, 5]", "bool[2, 3]", f"{d}[12]", f"{d}[5]", **small)
-        yield Sample("f64[1, 3, 5]", "f64[5, 12]", "f64[4, 5]", **small, mask_kind="causal", attn_logit_softcap=1.5)
-        yield Sample("f64[1, 3, 5]", "f64[5, 12]", "f64[4, 5]", None, None, None, "f64[3, 1]", "f64[3, 1]", **small,
+            yield Sample(f"{d}[2, 3, 5]", f"{d}[5, 12]", f"{d}[4, 5]", "bool[2, 3]", f"{d}[12]", f"{d}[5]", **common)
+        yield Sample("f64[1, 3, 5]", "f64[5, 12]", "f64[4, 5]", **common, mask_kind="causal", attn_logit_softcap=1.5)
+        yield Sample("f64[1, 3, 5]", "f64[5, 12]", "f64[4, 5]", None, None, None, "f64[3, 1]", "f64[3, 1]", **common,
                      score_scale=0.3)  # fmt: skip
         yield Sample(
             "f64[1, 3, 5]", "f64[5, 16]", "f64[8, 5]", None, "f64[16]", num_heads=4, num_kv_heads=2, head_dim=2
         )
         yield Rejected(
-            "f32[1, 3, 5]", "f32[5, 8]", "f32[4, 5]", **small, error=ShapeError, says="qkv_w must be [5, 12]"
+            "f32[1, 3, 5]", "f32[5, 8]", "f32[4, 5]", **common, error=ShapeError, says="qkv_w must be [5, 12]"
         )
         yield Rejected(
-            "f32[1, 3, 5]", "f32[5, 12]", "f32[4, 4]", **small, error=ShapeError, says="out_w must be [4, 5]"
+            "f32[1, 3, 5]", "f32[5, 12]", "f32[4, 4]", **common, error=ShapeError, says="out_w must be [4, 5]"
         )
-        yield Rejected("f32[1, 3, 5]", "f32[5, 12]", "f32[4, 5]", None, None, None, "f32[3, 1]", **small,
+        yield Rejected("f32[1, 3, 5]", "f32[5, 12]", "f32[4, 5]", None, None, None, "f32[3, 1]", **common,
                        error=WrongInputCountError, says="come together")  # fmt: skip
 
     @property
@@ -205,8 +205,8 @@ class FusedTransformerLayer(Op):
         expect_projection("fc1_w", fc1_w, hidden, inner)
         expect_projection("fc2_w", fc2_w, hidden.with_shape((inner,)), hidden.shape[-1])
         widths = dict.fromkeys(("ln1_g", "ln1_b", "ln2_g", "ln2_b", "fc2_b"), hidden.shape[-1]) | {"fc1_b": inner}
-        found = {"ln1_g": ln1_g, "ln1_b": ln1_b, "ln2_g": ln2_g, "ln2_b": ln2_b, "fc1_b": fc1_b, "fc2_b": fc2_b}
-        for name, vector in found.items():
+        vectors = {"ln1_g": ln1_g, "ln1_b": ln1_b, "ln2_g": ln2_g, "ln2_b": ln2_b, "fc1_b": fc1_b, "fc2_b": fc2_b}
+        for name, vector in vectors.items():
             if vector is not None:
                 expect_dtype(name, vector, (hidden.dtype,))
                 expect_shape(name, vector, (widths[name],))

@@ -39,8 +39,8 @@ class LoopStep:
     reads: tuple[int, ...]
 
 
-def as_steps(given: Sequence[LoopStep]) -> tuple[LoopStep, ...]:
-    return tuple(given)
+def as_steps(steps: Sequence[LoopStep]) -> tuple[LoopStep, ...]:
+    return tuple(steps)
 
 
 @define_op
@@ -67,13 +67,13 @@ class FusedLoop(Op):
     def infer(self, *x: TensorType) -> TensorType | tuple[TensorType, ...]:
         if len(x) != self.inputs:
             raise WrongInputCountError(f"reads {self.inputs} values from outside, and has {len(x)} inputs")
-        found = list(x)
+        types = list(x)
         for place, step in enumerate(self.steps):
-            self._expect_earlier(place, step, len(found))
-            found += infer(step.op, [None if r == ABSENT else found[r] for r in step.reads])
-        if not self.results or not all(self.inputs <= r < len(found) for r in self.results):
-            raise ConfigError(f"results {list(self.results)} are not among the values {self.inputs}..{len(found) - 1}")
-        chosen = tuple(found[r] for r in self.results)
+            self._expect_earlier(place, step, len(types))
+            types += infer(step.op, [None if r == ABSENT else types[r] for r in step.reads])
+        if not self.results or not all(self.inputs <= r < len(types) for r in self.results):
+            raise ConfigError(f"results {list(self.results)} are not among the values {self.inputs}..{len(types) - 1}")
+        chosen = tuple(types[r] for r in self.results)
         return chosen[0] if len(chosen) == 1 else chosen
 
     def _expect_earlier(self, place: int, step: LoopStep, known: int) -> None:
@@ -99,8 +99,10 @@ class FusedLoop(Op):
         seen = (LoopStep(Reshape((3, 1)), (0,)), LoopStep(multiply.op(), (2, 1)), LoopStep(Sum((1,)), (3,)))
         yield Sample("f64[3]", "f64[3, 4]", inputs=2, steps=seen, results=(4,))
         yield Rejected("f32[3]", inputs=2, steps=scaled, results=(2,), error=WrongInputCountError, says="has 1 inputs")
-        later: Any = (LoopStep(exp.op(), (1,)),)
-        yield Rejected("f32[3]", inputs=1, steps=later, results=(1,), error=ConfigError, says="1 values come before")
+        forward_read: Any = (LoopStep(exp.op(), (1,)),)
+        yield Rejected(
+            "f32[3]", inputs=1, steps=forward_read, results=(1,), error=ConfigError, says="1 values come before"
+        )
         one: Any = (LoopStep(exp.op(), (0,)),)
         yield Rejected("f32[3]", inputs=1, steps=one, results=(0,), error=ConfigError, says="not among the values 1..1")
 

@@ -61,15 +61,15 @@ class FusedMatMulEpilogue(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        whole, row, one = (5, 1), (0, 1), (0, 0)
+        full, row, one = (5, 1), (0, 1), (0, 0)
         stepped = ElementwiseRegion(
-            shape=(3, 5), access=(whole, one, whole), results=(1,),
+            shape=(3, 5), access=(full, one, full), results=(1,),
             steps=(RegionStep(multiply.op(), (0, 1)), RegionStep(subtract.op(), (2, 3))),
         )  # fmt: skip
         for d in ("f16", "bf16", "f32", "f64"):
             yield Sample(f"{d}[3, 4]", f"{d}[4, 5]", f"{d}[]", f"{d}[3, 5]", region=stepped)
         biased = ElementwiseRegion(
-            shape=(3, 5), access=(whole, row), results=(1, 0),
+            shape=(3, 5), access=(full, row), results=(1, 0),
             steps=(RegionStep(add.op(), (0, 1)), RegionStep(gelu.op(), (2,))),
         )  # fmt: skip
         yield Sample("f64[3, 4]", "f64[4, 5]", "f64[5]", region=biased)

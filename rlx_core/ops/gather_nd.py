@@ -143,8 +143,8 @@ class ScatterND(Op):
         return x
 
     def prepare(self, x: Value, indices: Value, updates: Value) -> tuple[Value | None, ...]:
-        own, new = promoted(x, updates)
-        return own, indices, new
+        target, new = promoted(x, updates)
+        return target, indices, new
 
     def decompose(self, x: Value, indices: Value, updates: Value) -> Value:
         flat, linear = _flattened(x, indices, self.batch_dims, self.oob)

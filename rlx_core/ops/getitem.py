@@ -70,17 +70,17 @@ def getitem(x: Value, key: Any) -> Any:
     plan = _KeyPlan(x)
     for position, entry in enumerate(entries):
         _read(plan, position, entry)
-    kept = plan.x if plan.x.shape == tuple(plan.shape) else reshape(plan.x, tuple(plan.shape))
+    reshaped = plan.x if plan.x.shape == tuple(plan.shape) else reshape(plan.x, tuple(plan.shape))
     if not plan.arrays:
-        return kept
-    return _gather_arrays(kept, plan)
+        return reshaped
+    return _gather_arrays(reshaped, plan)
 
 
 def _entries(key: Any, rank: int) -> list[Any]:
     """Return the key with `...` expanded: one entry per axis and `None` for each new one."""
-    given = list(key) if isinstance(key, tuple) else [key]
+    entries = list(key) if isinstance(key, tuple) else [key]
     flat: list[Any] = []
-    for entry in given:
+    for entry in entries:
         flat += _positions_of(entry) if _is_mask(entry) else [entry]
     used = sum(entry is not None and entry is not Ellipsis for entry in flat)
     if used > rank:
@@ -88,8 +88,8 @@ def _entries(key: Any, rank: int) -> list[Any]:
     dots = [i for i, entry in enumerate(flat) if entry is Ellipsis]
     if len(dots) > 1:
         raise IndexRangeError("getitem: `...` may stand once, not twice")
-    at = dots[0] if dots else len(flat)
-    return [*flat[:at], *[slice(None)] * (rank - used), *flat[at + 1 :]]
+    position = dots[0] if dots else len(flat)
+    return [*flat[:position], *[slice(None)] * (rank - used), *flat[position + 1 :]]
 
 
 def _is_mask(entry: Any) -> bool:
@@ -271,16 +271,16 @@ def _gather_arrays(x: Value, plan: _KeyPlan) -> Value:
         flat = reshape(front, (product(sizes), *front.shape[len(axes) :]))
         read = gather(flat, linear_index([_broadcast(a, shape) for _, a in plan.arrays], sizes), axis=0)
     are_neighbours = plan.selectors == list(range(plan.selectors[0], plan.selectors[0] + len(plan.selectors)))
-    wanted = plan.first_place if are_neighbours and plan.first_place is not None else 0
-    return _move_block(read, place, len(shape), wanted)
+    target = plan.first_place if are_neighbours and plan.first_place is not None else 0
+    return _move_block(read, place, len(shape), target)
 
 
 def _batch_axes(x: Value, plan: _KeyPlan, shape: tuple[Dim, ...]) -> int:
     """Return how many of the first index arrays only enumerate the rows along a separate axis, which is then a batch axis."""
     axes, count = [axis for axis, _ in plan.arrays], 0
     while count < min(len(axes) - 1, len(shape)) and axes[count] == count and shape[count] == x.shape[count]:
-        found = _counted(plan.arrays[count][1])
-        if found is None or found[1] != shape[count] or len(shape) - found[0] != count:
+        counted = _counted(plan.arrays[count][1])
+        if counted is None or counted[1] != shape[count] or len(shape) - counted[0] != count:
             break
         count += 1
     return count
@@ -318,8 +318,8 @@ def _move_block(x: Value, source: int, count: int, target: int) -> Value:
     if source == target or count == 0:
         return x
     block = list(range(source, source + count))
-    rest = [i for i in range(x.ndim) if i not in block]
-    return transpose(x, perm=(*rest[:target], *block, *rest[target:]))
+    others = [i for i in range(x.ndim) if i not in block]
+    return transpose(x, perm=(*others[:target], *block, *others[target:]))
 
 
 def in_dtype_of_size(indices: Value, size: Dim) -> tuple[Value, Any]:

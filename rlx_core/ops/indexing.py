@@ -84,11 +84,11 @@ class Indexed(Op):
         Shared indices of an op without batch axes stay shared; otherwise the new axis joins the batch axes.
         """
         rank = x[0].ndim - is_batched[0]
-        own: Any = self  # the fields belong to the ops, not to this base
+        op: Any = self  # the fields belong to the ops, not to this base
         axis = normalize_axis(self.axis, self._table_rank(rank, x[-1].ndim - is_batched[-1])) + 1
         if not is_batched[-1] and self.batch_dims == 0:
-            return evolve(own, axis=axis), [*all_batched(size, x[:-1], is_batched[:-1]), x[-1]]
-        return evolve(own, axis=axis, batch_dims=self.batch_dims + 1), all_batched(size, x, is_batched)
+            return evolve(op, axis=axis), [*all_batched(size, x[:-1], is_batched[:-1]), x[-1]]
+        return evolve(op, axis=axis, batch_dims=self.batch_dims + 1), all_batched(size, x, is_batched)
 
     def _table_rank(self, rank: int, index_rank: int) -> int:
         return rank

@@ -179,8 +179,8 @@ def mean_squared_error(predictions: Any, targets: Any, *, reduction: Reduction =
     Raises:
         ConfigError: The reduction is unknown.
     """
-    wanted = choice("mean_squared_error: reduction", reduction, REDUCTIONS)
-    return _reduced(square(subtract(predictions, targets)), wanted)
+    mode = choice("mean_squared_error: reduction", reduction, REDUCTIONS)
+    return _reduced(square(subtract(predictions, targets)), mode)
 
 
 @checked_call
@@ -195,16 +195,16 @@ def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, reduction: Re
     Raises:
         ConfigError: The reduction is unknown.
     """
-    wanted = choice("binary_cross_entropy_with_logits: reduction", reduction, REDUCTIONS)
+    mode = choice("binary_cross_entropy_with_logits: reduction", reduction, REDUCTIONS)
     linear = subtract(maximum(logits, 0.0), multiply(logits, targets))
-    return _reduced(add(linear, log1p(exp(negative(absolute(logits))))), wanted)
+    return _reduced(add(linear, log1p(exp(negative(absolute(logits))))), mode)
 
 
-def _reduced(losses: Any, wanted: str) -> Any:
-    if wanted == "none":
+def _reduced(losses: Any, mode: str) -> Any:
+    if mode == "none":
         return losses
     axes = tuple(range(losses.ndim))
-    return sum_axes(losses, axes=axes) if wanted == "sum" else mean_axes(losses, axes=axes)
+    return sum_axes(losses, axes=axes) if mode == "sum" else mean_axes(losses, axes=axes)
 
 
 OPS = (SoftmaxCrossEntropyWithLogits, SoftmaxCrossEntropyBackward)

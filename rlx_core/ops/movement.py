@@ -329,10 +329,10 @@ class Pad(Op):
         assert operand is not None, "Pad always has an operand"
         if value is None or not is_batched[1]:
             return lifted(*x)
-        own = operand if is_batched[0] else expand(operand, (size, *operand.shape))
-        padded = lifted(own)
+        source = operand if is_batched[0] else expand(operand, (size, *operand.shape))
+        padded = lifted(source)
         values = reshape(value, (size, *(1,) * (padded.ndim - 1)))
-        return where(lifted._is_outside(own), values, padded)
+        return where(lifted._is_outside(source), values, padded)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -397,9 +397,9 @@ def _pad_line(x: np.ndarray, axis: int, lo: int, hi: int, gap: int, fill: np.nda
     spread = n + max(n - 1, 0) * gap
     out = np.full((*x.shape[:axis], lo + spread + hi, *x.shape[axis + 1 :]), fill, x.dtype)
     places = lo + np.arange(n) * (gap + 1)
-    kept = (places >= 0) & (places < lo + spread + hi)
+    is_inside = (places >= 0) & (places < lo + spread + hi)
     window = (slice(None),) * axis
-    out[(*window, places[kept])] = x[(*window, kept)]
+    out[(*window, places[is_inside])] = x[(*window, is_inside)]
     return out
 
 

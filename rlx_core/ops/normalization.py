@@ -49,11 +49,11 @@ from rlx_core.system.records import frozen
 
 
 def affine_cotangents(
-    given: Sequence[Value | None], dx: Value, dgamma: Value | None, dbeta: Value | None
+    operands: Sequence[Value | None], dx: Value, dgamma: Value | None, dbeta: Value | None
 ) -> tuple[Value | Zero, ...]:
     """Return the cotangents of `(x, weight?, bias?)`, in each operand's dtype, one per given operand."""
-    found = zip(given, (dx, dgamma, dbeta), strict=False)
-    return tuple(ZERO if v is None or d is None else as_dtype(d, v.dtype) for v, d in found)
+    pairs = zip(operands, (dx, dgamma, dbeta), strict=False)
+    return tuple(ZERO if v is None or d is None else as_dtype(d, v.dtype) for v, d in pairs)
 
 
 class NormOp(Op):

@@ -33,8 +33,8 @@ def _astype(x: Any, to: Any) -> Any:
     if x.dtype is not target:
         return cast(x, to=target)
     # A copy even without a conversion: as in NumPy, assignments to the result do not affect `x`.
-    made = reshape(x, x.shape)
-    return made.node.owner.as_copy(made)
+    reshaped = reshape(x, x.shape)
+    return reshaped.node.owner.as_copy(reshaped)
 
 
 def _matrix_transpose(x: Any) -> Any:

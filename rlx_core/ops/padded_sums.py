@@ -25,7 +25,7 @@ __all__ = ["is_padded", "sum_of_padded"]
 class Slab:
     """A value between zeros along one axis: it fills `[start, end)` of `size` cells."""
 
-    whole: Value
+    source: Value
     part: Value
     axis: int
     start: int
@@ -75,22 +75,22 @@ def is_apart(a: Slab, b: Slab) -> bool:
 def side_by_side(slabs: Sequence[Slab]) -> Value:
     """Concatenate disjoint slabs to one value, with zeros between them."""
     if len(slabs) == 1:
-        return slabs[0].whole
-    whole, axis = slabs[0].whole, slabs[0].axis
+        return slabs[0].source
+    source, axis = slabs[0].source, slabs[0].axis
     parts: list[Value] = []
     filled = 0
     for slab in sorted(slabs, key=lambda s: s.start):
         if slab.start > filled:
-            parts.append(gap(whole.shape, whole.dtype, axis, slab.start - filled))
+            parts.append(gap(source.shape, source.dtype, axis, slab.start - filled))
         parts.append(slab.part)
         filled = slab.end
-    size = whole.shape[axis].__index__()
+    size = source.shape[axis].__index__()
     if filled < size:
-        parts.append(gap(whole.shape, whole.dtype, axis, size - filled))
+        parts.append(gap(source.shape, source.dtype, axis, size - filled))
     joined: Value = concat(parts, axis=axis)
     return joined
 
 
 def gap(shape: Shape, dtype: DType, axis: int, length: int) -> Value:
-    made: Value = zeros((*shape[:axis], length, *shape[axis + 1 :]), dtype)
-    return made
+    result: Value = zeros((*shape[:axis], length, *shape[axis + 1 :]), dtype)
+    return result

@@ -69,10 +69,10 @@ def _clipped(x: Value, low: float, high: float) -> Value:
 def _slope_by_piece(x: Value, edges: Sequence[float], slopes: Sequence[Any]) -> Value:
     """Return the slope of the piece that contains x, at an edge the lower one's; for NaN the slope is NaN."""
     *lower, last = slopes
-    found = where(x > edges[-1], last, x)
+    result = where(x > edges[-1], last, x)
     for edge, slope in reversed(list(zip(edges, lower, strict=True))):
-        found = where(x <= edge, slope, found)
-    return found
+        result = where(x <= edge, slope, result)
+    return result
 
 
 class PiecewiseOp(UnaryFloat):

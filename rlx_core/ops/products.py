@@ -41,9 +41,9 @@ class LoraMatMul(Op):
 
     def infer(self, x: TensorType, w: TensorType, a: TensorType, b: TensorType) -> TensorType:
         expect_dtype("x", x, FLOATS, "float")
-        for name, found in (("w", w), ("a", a), ("b", b)):
-            expect_dtype(name, found, (x.dtype,))
-            expect_rank(name, found, 2, 2)
+        for name, factor in (("w", w), ("a", a), ("b", b)):
+            expect_dtype(name, factor, (x.dtype,))
+            expect_rank(name, factor, 2, 2)
         expect_rank("x", x, 2)
         expect_shape("w", w, (x.shape[-1], w.shape[1]))
         expect_shape("a", a, (x.shape[-1], a.shape[1]))
@@ -62,8 +62,8 @@ class LoraMatMul(Op):
         dx = mat_mul(g_rows, adjoint(wide(w))) + mat_mul(g_low, adjoint(wide(a)))
         dw, da = mat_mul(adjoint(rows), g_rows), mat_mul(adjoint(rows), g_low)
         db = mat_mul(adjoint(mat_mul(rows, wide(a))), g_rows) * self.scale
-        found = (reshape(dx, x.shape), dw, da, db)
-        return tuple(as_dtype(d, v.dtype) for d, v in zip(found, (x, w, a, b), strict=True))
+        cotangents = (reshape(dx, x.shape), dw, da, db)
+        return tuple(as_dtype(d, v.dtype) for d, v in zip(cotangents, (x, w, a, b), strict=True))
 
     def cost(self, x: TensorType, w: TensorType, a: TensorType, b: TensorType) -> Dim:
         k, n, r = w.shape[0], w.shape[1], a.shape[1]

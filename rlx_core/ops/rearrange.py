@@ -107,8 +107,8 @@ class Tile(Op):
 
     def decompose(self, x: Value) -> Value:
         repeats, shape = self._aligned(x.shape)
-        apart = reshape(x, tuple(d for n in shape for d in (1, n)))
-        spread = expand(apart, tuple(d for r, n in zip(repeats, shape, strict=True) for d in (r, n)))
+        expanded = reshape(x, tuple(d for n in shape for d in (1, n)))
+        spread = expand(expanded, tuple(d for r, n in zip(repeats, shape, strict=True) for d in (r, n)))
         return reshape(spread, tuple(r * n for r, n in zip(repeats, shape, strict=True)))
 
     @classmethod
@@ -146,8 +146,8 @@ class Repeat(Op):
 
     def decompose(self, x: Value) -> Value:
         axis = normalize_axis(self.axis, x.ndim) + 1
-        apart = reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
-        spread = expand(apart, (*x.shape[:axis], self.repeats, *x.shape[axis:]))
+        expanded = reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
+        spread = expand(expanded, (*x.shape[:axis], self.repeats, *x.shape[axis:]))
         return reshape(spread, self.infer(x.type).shape)
 
     @classmethod
@@ -276,8 +276,8 @@ class Diag(Op):
         spread = pad_axis(reshape(x, (*x.shape, 1)), last + 1, 0, side)
         flat = reshape(spread, (*x.shape[:-1], n * (side + 1)))
         before = self.offset if self.offset >= 0 else -self.offset * side
-        whole = pad_axis(flat, last, before, side * side - before - n * (side + 1))
-        return reshape(whole, (*x.shape[:-1], side, side))
+        padded = pad_axis(flat, last, before, side * side - before - n * (side + 1))
+        return reshape(padded, (*x.shape[:-1], side, side))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

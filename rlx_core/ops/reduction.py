@@ -178,9 +178,9 @@ class Prod(Reduction):
         axes = normalize_axes(self.axes, x.ndim)
         order = (*(i for i in range(x.ndim) if i not in axes), *axes)
         front = transpose(x, perm=order)
-        kept = front.shape[: x.ndim - len(axes)]
-        line = reshape(front, (*kept, product(self.sizes(x.type))))
-        last = len(kept)
+        kept_shape = front.shape[: x.ndim - len(axes)]
+        line = reshape(front, (*kept_shape, product(self.sizes(x.type))))
+        last = len(kept_shape)
         before, after = cumprod(line, axis=last, exclusive=True), cumprod(line, axis=last, exclusive=True, reverse=True)
         others = reshape(before * after, front.shape)
         return transpose(others, perm=tuple(order.index(i) for i in range(x.ndim)))

@@ -66,16 +66,18 @@ def reads_as(access: Access, shape: Shape, region: Shape) -> bool:
 
     A size that was unknown when the region was created may become 1.
     """
-    wanted = access_of(shape, region)
-    return len(access) == len(region) and all(d == 1 or a == w for d, a, w in zip(region, access, wanted, strict=True))
+    expected = access_of(shape, region)
+    return len(access) == len(region) and all(
+        d == 1 or a == w for d, a, w in zip(region, access, expected, strict=True)
+    )
 
 
-def as_steps(given: Sequence[RegionStep]) -> tuple[RegionStep, ...]:
-    return tuple(given)
+def as_steps(steps: Sequence[RegionStep]) -> tuple[RegionStep, ...]:
+    return tuple(steps)
 
 
-def as_accesses(given: Sequence[Sequence[Dim]]) -> tuple[Access, ...]:
-    return tuple(tuple(a) for a in given)
+def as_accesses(accesses: Sequence[Sequence[Dim]]) -> tuple[Access, ...]:
+    return tuple(tuple(a) for a in accesses)
 
 
 @define_op
@@ -115,11 +117,13 @@ class ElementwiseRegion(Op):
     def infer(self, *x: TensorType) -> TensorType | tuple[TensorType, ...]:
         if len(x) != len(self.access):
             raise WrongInputCountError(f"has {len(self.access)} access maps and {len(x)} inputs")
-        for place, (found, access) in enumerate(zip(x, self.access, strict=True)):
-            is_broadcast = found.shape == self.shape or broadcast_shapes(found.shape, self.shape) == self.shape
-            if not (is_broadcast and reads_as(access, found.shape, self.shape)):
+        for place, (operand_type, access) in enumerate(zip(x, self.access, strict=True)):
+            is_broadcast = (
+                operand_type.shape == self.shape or broadcast_shapes(operand_type.shape, self.shape) == self.shape
+            )
+            if not (is_broadcast and reads_as(access, operand_type.shape, self.shape)):
                 raise ShapeError(
-                    f"x{place} {found} is not read by strides {list(access)} in a region {list(self.shape)}"
+                    f"x{place} {operand_type} is not read by strides {list(access)} in a region {list(self.shape)}"
                 )
         types = self.types(*x)[len(x) :]
         chosen = tuple(types[r] for r in self.results)
@@ -127,16 +131,16 @@ class ElementwiseRegion(Op):
 
     def types(self, *x: TensorType) -> list[TensorType]:
         """Return the types of all values: the inputs as read, then the steps."""
-        found = [t if t.shape == self.shape else t.with_shape(self.shape) for t in x]
+        types = [t if t.shape == self.shape else t.with_shape(self.shape) for t in x]
         for place, step in enumerate(self.steps):
-            (made,) = infer(step.op, [found[r] for r in step.reads])
-            is_same = made.shape == self.shape or (
-                made.rank == len(self.shape) and all(map(same_dim, made.shape, self.shape))
+            (step_type,) = infer(step.op, [types[r] for r in step.reads])
+            is_same = step_type.shape == self.shape or (
+                step_type.rank == len(self.shape) and all(map(same_dim, step_type.shape, self.shape))
             )
             if not is_same:
-                raise ShapeError(f"step {place} ({step.op.name}) is {made}, and the region {list(self.shape)}")
-            found.append(made)
-        return found
+                raise ShapeError(f"step {place} ({step.op.name}) is {step_type}, and the region {list(self.shape)}")
+            types.append(step_type)
+        return types
 
     def decompose(self, *x: Value) -> Value | tuple[Value, ...]:
         # A scalar or a smaller operand broadcasts in the op as in the region; only a chain whose result would be smaller than
@@ -169,8 +173,8 @@ class ElementwiseRegion(Op):
         for d in ("f32", "f64", "f16", "bf16"):
             yield Sample(f"{d}[3, 4]", f"{d}[4]", shape=(3, 4), steps=chain, access=(both, row), results=(2,))
         yield Sample("f64[3, 4]", "f64[4]", shape=(3, 4), steps=chain, access=(both, row), results=(0, 2))
-        crossed = (RegionStep(add.op(), (0, 1)), RegionStep(gelu.op(), (2,)))
-        yield Sample("f64[3, 1]", "f64[1, 4]", shape=(3, 4), steps=crossed, access=((1, 0), (0, 1)), results=(1,))
+        outer_sum = (RegionStep(add.op(), (0, 1)), RegionStep(gelu.op(), (2,)))
+        yield Sample("f64[3, 1]", "f64[1, 4]", shape=(3, 4), steps=outer_sum, access=((1, 0), (0, 1)), results=(1,))
         yield Sample("f32[2, 1, 3]", "f32[]", shape=(2, 5, 3), access=((3, 0, 1), (0, 0, 0)), results=(1,),
                      steps=(RegionStep(divide.op(), (0, 1)), RegionStep(exp.op(), (2,))), low=0.5)  # fmt: skip
         masked = (RegionStep(Where(), (0, 1, 2)), RegionStep(Cast(f64), (3,)))
@@ -192,8 +196,8 @@ class ElementwiseRegion(Op):
                        error=WrongInputCountError, says="1 access maps and 2 inputs")  # fmt: skip
         yield Rejected("f32[3]", shape=(3,), steps=one, access=((1,),), results=(1,), error=ConfigError,
                        says="not among the 1 steps")  # fmt: skip
-        later = (RegionStep(tanh.op(), (1,)),)
-        yield Rejected("f32[3]", shape=(3,), steps=later, access=((1,),), results=(0,), error=ConfigError,
+        forward_read = (RegionStep(tanh.op(), (1,)),)
+        yield Rejected("f32[3]", shape=(3,), steps=forward_read, access=((1,),), results=(0,), error=ConfigError,
                        says="1 values come before it")  # fmt: skip
 
 

@@ -42,8 +42,8 @@ class Rotation(Op):
 
     def prepare(self, x: Value, cos: Value, sin: Value, positions: Value | None = None) -> tuple[Value | None, ...]:
         # x determines the dtype: the tables are cast to it, or stay in its accumulation dtype.
-        kept = (x.dtype, x.dtype.accumulator)
-        tables = (v if v.dtype in kept else as_dtype(v, x.dtype.accumulator) for v in (cos, sin))
+        accepted = (x.dtype, x.dtype.accumulator)
+        tables = (v if v.dtype in accepted else as_dtype(v, x.dtype.accumulator) for v in (cos, sin))
         return (x, *tables, positions)
 
     @property
@@ -72,12 +72,12 @@ class Rotation(Op):
             raise ShapeError(f"n_rot {self.n_rot} must be even and at most head_dim {self.head_dim}, which is even")
         expect_rank("x", x, 3 if self.layout == "bsd" else 4, 3 if self.layout == "bsd" else 4)
         features = x.shape[-1]
-        fits = (
+        is_valid = (
             require("divides", self.head_dim, features)
             if self.layout == "bsd"
             else require("==", features, self.head_dim)
         )
-        if not fits:
+        if not is_valid:
             raise ShapeError(f"{features} features are not heads of {self.head_dim} ({x}, layout {self.layout})")
 
     def _batch_and_seq(self, x: TensorType) -> tuple[Dim, Dim]:
@@ -112,22 +112,28 @@ class Rotation(Op):
         else:
             first = narrow(split, axis=3, start=0, length=n, step=2)
             second = narrow(split, axis=3, start=1, length=n, step=2)
-        rest = self.head_dim - 2 * n
-        return first, second, narrow(split, axis=3, start=2 * n, length=rest) if rest else None
+        passthrough = self.head_dim - 2 * n
+        return first, second, narrow(split, axis=3, start=2 * n, length=passthrough) if passthrough else None
 
-    def _joined(self, first: Value, second: Value, rest: Value | None, like: Value) -> Value:
+    def _joined(self, first: Value, second: Value, passthrough: Value | None, like: Value) -> Value:
         if self.style == "half":
             parts = [first, second]
         else:
             paired = concat([reshape(v, (*v.shape, 1)) for v in (first, second)], axis=4)
             parts = [reshape(paired, (*first.shape[:3], 2 * self.pairs))]
-        y = concat([*parts, rest], axis=3) if rest is not None else concat(parts, axis=3) if parts[1:] else parts[0]
+        y = (
+            concat([*parts, passthrough], axis=3)
+            if passthrough is not None
+            else concat(parts, axis=3)
+            if parts[1:]
+            else parts[0]
+        )
         return as_dtype(reshaped(y, like.shape), like.dtype)
 
     def _rotated(self, x: Value, cos: Value, sin: Value, positions: Value | None) -> Value:
-        first, second, rest = self._halves(x)
+        first, second, passthrough = self._halves(x)
         c, s = self._angles(cos, x, positions), self._angles(sin, x, positions)
-        return self._joined(first * c - second * s, second * c + first * s, rest, x)
+        return self._joined(first * c - second * s, second * c + first * s, passthrough, x)
 
     def cost(self, x: TensorType, *tables: TensorType) -> Dim:
         return 3 * x.size
@@ -150,8 +156,8 @@ class Rotation(Op):
         data = data if flags[0] else expand(data, (size, *data.shape))
         tables = [v if b else expand(v, (size, *v.shape)) for v, b in zip((cos, sin), flags[1:3], strict=True)]
         rows = tables[0].shape[1]
-        own = data.type.with_shape(data.shape[1:])
-        batch, seq = self._batch_and_seq(own)
+        unbatched = data.type.with_shape(data.shape[1:])
+        batch, seq = self._batch_and_seq(unbatched)
         own_positions = (
             expand(iota(axis=0, shape=(seq,)), (batch, seq)) if positions is None else as_dtype(positions, i64)
         )
@@ -159,7 +165,7 @@ class Rotation(Op):
             own_positions = expand(own_positions, (size, batch, seq))
         first_row = iota(axis=0, shape=(size, 1, 1)) * as_dtype(dim_value(size=rows), i64)
         stacked = [reshape(t, (size * rows, self.head_dim // 2)) for t in tables]
-        folded = reshape(data, (size * batch, *own.shape[1:]))
+        folded = reshape(data, (size * batch, *unbatched.shape[1:]))
         return reshape(self(folded, *stacked, reshape(own_positions + first_row, (size * batch, seq))), data.shape)
 
 
@@ -226,13 +232,13 @@ class Rope(Rotation):
         t_x, t_cos, t_sin = t[:3]
         terms: list[Value] = [] if isinstance(t_x, Zero) else [self(t_x, cos, sin, positions)]
         if not (isinstance(t_cos, Zero) and isinstance(t_sin, Zero)):
-            first, second, rest = self._halves(x)
+            first, second, passthrough = self._halves(x)
             c, s = (None if isinstance(v, Zero) else self._angles(v, x, positions) for v in (t_cos, t_sin))
-            turned = (
+            rotated = (
                 combine(product_or_none(first, c), product_or_none(second, s), -1),
                 combine(product_or_none(second, c), product_or_none(first, s), 1),
             )
-            terms.append(self._joined(*turned, None if rest is None else rest * 0, x))
+            terms.append(self._joined(*rotated, None if passthrough is None else passthrough * 0, x))
         return ZERO if not terms else terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     @classmethod
@@ -245,7 +251,7 @@ class Rope(Rotation):
         """Return `dcos = Σ(g1·x1 + g2·x2)`, `dsin = Σ(g2·x1 - g1·x2)` over heads, accumulated in the rows that were read."""
         (x1, x2, _), (g1, g2, _) = self._halves(x), self._halves(g)
         heads_axis = 1 if self.layout == "bhsd" else 2
-        found = []
+        cotangents = []
         for per_head, table in ((g1 * x1 + g2 * x2, cos), (g2 * x1 - g1 * x2, sin)):
             per_position = sum_axes(per_head, axes=(heads_axis,))
             if positions is None:
@@ -254,8 +260,8 @@ class Rope(Rotation):
             else:
                 rows = scatter_add(per_position, positions, axis=0, size=table.shape[0])
             unused = self.head_dim // 2 - self.pairs
-            found.append(as_dtype(pad_axis(rows, 1, 0, unused), table.dtype))
-        return found[0], found[1]
+            cotangents.append(as_dtype(pad_axis(rows, 1, 0, unused), table.dtype))
+        return cotangents[0], cotangents[1]
 
 
 rope = op_function(Rope)

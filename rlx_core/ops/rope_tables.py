@@ -33,16 +33,16 @@ def rope_tables(
     sequence = 2 if layout == "bhsd" else 1
     if len(x.shape) <= sequence:
         raise ShapeError(f"rope: x must have {3 if layout == 'bsd' else 4} axes in layout {layout}, not {len(x.shape)}")
-    own = dtype(x.dtype)
-    wide = own.accumulator if own.is_float else own
+    source_dtype = dtype(x.dtype)
+    wide = source_dtype.accumulator if source_dtype.is_float else source_dtype
     pairs = np.arange(head_dim // 2, dtype=np.float64)
     frequencies = np.power(float(theta), -2 * pairs / (head_dim if n_rot is None else n_rot))
     rows, which = iota(axis=0, shape=(x.shape[sequence],)), None
     if positions is not None:
-        given, shape = operand(positions), (x.shape[0], x.shape[sequence])
-        if tuple(given.shape) != shape:
-            raise ShapeError(f"rope: positions must be {list(shape)}, not {list(given.shape)}")
+        position_ids, shape = operand(positions), (x.shape[0], x.shape[sequence])
+        if tuple(position_ids.shape) != shape:
+            raise ShapeError(f"rope: positions must be {list(shape)}, not {list(position_ids.shape)}")
         count = shape[0] * shape[1]
-        rows, which = reshape(given, (count,)), reshape(iota(axis=0, shape=(count,), dtype=i64), shape)
+        rows, which = reshape(position_ids, (count,)), reshape(iota(axis=0, shape=(count,), dtype=i64), shape)
     angles = cast(reshape(rows, (*rows.shape, 1)), to=wide) * frequencies.astype(wide.numpy)
     return cos(angles), sin(angles), which

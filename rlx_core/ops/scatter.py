@@ -85,13 +85,13 @@ class Scatter(Indexed):
     def _is_last(self, x: Value, indices: Value) -> Value:
         """Return which updates were not overwritten, as a condition that broadcasts against the updates."""
         batch, axis = self.batch_dims, normalize_axis(self.axis, x.ndim)
-        own = indices.shape[batch:]
-        order = reshape(iota(axis=0, shape=(product(own),)), own)
+        index_shape = indices.shape[batch:]
+        order = reshape(iota(axis=0, shape=(product(index_shape),)), index_shape)
         order = order if batch == 0 else expand(order, indices.shape)
         none = full((*x.shape[:batch], x.shape[axis]), -1, i64)
         writer = Scatter("set", batch, batch, self.oob)(none, order, indices)
         is_last = gather(writer, indices, axis=batch, batch_dims=batch, oob=self.oob, fill=-1) == order
-        return reshape(is_last, (*x.shape[:batch], *(1,) * (axis - batch), *own, *(1,) * (x.ndim - axis - 1)))
+        return reshape(is_last, (*x.shape[:batch], *(1,) * (axis - batch), *index_shape, *(1,) * (x.ndim - axis - 1)))
 
     def _shares(self, x: Value, updates: Value, indices: Value, y: Value) -> tuple[Value, Value, Value]:
         """Return which elements and which updates attain the result, and the number of both at each element."""
@@ -108,10 +108,10 @@ class Scatter(Indexed):
         is_zero = updates == 0
         zeros = self._gather(self._scatter_add(cast(is_zero, to=x.dtype), indices, x), indices)
         without = where(is_zero, 1, updates)
-        rest = self._gather(self(x, without, indices), indices)
+        products = self._gather(self(x, without, indices), indices)
         # 1 if no update is 0, and otherwise 0: as a product it has derivatives.
         vanishing = self._gather(self(full(x.shape, 1, x.dtype), where(is_zero, updates, 1), indices), indices)
-        return where(is_zero, where(zeros == 1, rest, 0), rest / without * vanishing)
+        return where(is_zero, where(zeros == 1, products, 0), products / without * vanishing)
 
     def vjp(self, g: Value, x: Value, updates: Value, indices: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:
@@ -119,8 +119,8 @@ class Scatter(Indexed):
         if self.mode == "add":
             return g, self._gather(g, indices), ZERO
         if self.mode == "set":
-            kept = Scatter("set", self.axis, self.batch_dims, self.oob)(g, zeros_like(updates), indices)
-            return kept, where(self._is_last(x, indices), self._gather(g, indices), 0), ZERO
+            retained = Scatter("set", self.axis, self.batch_dims, self.oob)(g, zeros_like(updates), indices)
+            return retained, where(self._is_last(x, indices), self._gather(g, indices), 0), ZERO
         if self.mode == "mul":
             of_updates = self._gather(g, indices) * conjugate_if_complex(self._others(x, updates, indices))
             return self(g, conjugate_if_complex(updates), indices), of_updates, ZERO

@@ -149,8 +149,8 @@ class Clip(Op):
     def _weights(self, x: Value, lo: Value | None, hi: Value | None) -> tuple[Value | None, ...]:
         """Return the derivative in each operand: 1 where the result is that operand, 0 elsewhere, NaN where x is NaN."""
         is_raised = None if lo is None else x < lo
-        held = x if is_raised is None else where(is_raised, lo, x)
-        is_lowered = None if hi is None else held > hi
+        raised = x if is_raised is None else where(is_raised, lo, x)
+        is_lowered = None if hi is None else raised > hi
         of_x, nothing = where(x == x, 1, x), where(x == x, 0, x)
         of_lo = of_hi = None
         if is_raised is not None:
@@ -283,11 +283,11 @@ class StraightThrough(Op):
         value, source, factor = (*x, None)[:3]
         assert value is not None, "value is a required operand"
         assert source is not None, "x is a required operand"
-        whole = all_batched(size, (value, source), is_batched[:2])  # they have one shape, so both need the axis
-        missing = 0 if factor is None else whole[0].ndim - factor.ndim
+        batched = all_batched(size, (value, source), is_batched[:2])  # they have one shape, so both need the axis
+        missing = 0 if factor is None else batched[0].ndim - factor.ndim
         if factor is not None and is_batched[2] and missing:
             factor = reshape(factor, (size, *(1,) * missing, *factor.shape[1:]))
-        return self(*whole, factor)
+        return self(*batched, factor)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -241,11 +241,11 @@ class SearchSorted(Op):
         if sorted.ndim == 1:
             return np.asarray(np.searchsorted(sorted, v, side=self.side))
         rows = sorted.reshape(int(np.prod(sorted.shape[:-1])), sorted.shape[-1])
-        found = np.zeros(v.shape, np.int64)
+        result = np.zeros(v.shape, np.int64)
         lines = (len(rows), v.shape[-1])
-        for row, wanted, out in zip(rows, v.reshape(lines), found.reshape(lines), strict=True):
-            out[:] = np.searchsorted(row, wanted, side=self.side)
-        return found
+        for row, queries, out in zip(rows, v.reshape(lines), result.reshape(lines), strict=True):
+            out[:] = np.searchsorted(row, queries, side=self.side)
+        return result
 
     def vjp(self, g: Value, sorted: Value, v: Value, *, y: Value) -> tuple[Zero, Zero]:
         return ZERO, ZERO
@@ -256,12 +256,12 @@ class SearchSorted(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         if not is_batched[0] and x[0].ndim == 1:
             return self(*x)
-        rows, wanted = all_batched(size, x, is_batched)
+        rows, queries = all_batched(size, x, is_batched)
         if rows.ndim > 2:
-            return self(rows, wanted)
+            return self(rows, queries)
         # One sorted axis for each batch element takes one axis of values.
-        flat = reshape(wanted, (size, product(wanted.shape[1:])))
-        return reshape(self(rows, flat), wanted.shape)
+        flat = reshape(queries, (size, product(queries.shape[1:])))
+        return reshape(self(rows, flat), queries.shape)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -28,17 +28,17 @@ def wide(x: Value) -> Value:
 
 def affine_prepare(x: Value, *affine: Value | None) -> tuple[Value | None, ...]:
     """Return the operands cast as `x` requires: affine operands keep its dtype or its accumulation dtype."""
-    kept = (x.dtype, x.dtype.accumulator)
-    return (x, *(v if v is None or v.dtype in kept else as_dtype(v, x.dtype.accumulator) for v in affine))
+    accepted = (x.dtype, x.dtype.accumulator)
+    return (x, *(v if v is None or v.dtype in accepted else as_dtype(v, x.dtype.accumulator) for v in affine))
 
 
 def expect_affine(x: TensorType, shape: Shape, **affine: TensorType | None) -> None:
     """Require a float `x` and affine operands of its dtype or its accumulation dtype, with dims `shape`."""
     expect_dtype("x", x, FLOATS, "float")
-    for name, found in affine.items():
-        if found is not None:
-            expect_dtype(name, found, (x.dtype, x.dtype.accumulator))
-            expect_shape(name, found, shape)
+    for name, parameter in affine.items():
+        if parameter is not None:
+            expect_dtype(name, parameter, (x.dtype, x.dtype.accumulator))
+            expect_shape(name, parameter, shape)
 
 
 def dims_at(x: TensorType, axes: Sequence[int]) -> Shape:
@@ -83,9 +83,9 @@ def as_axes(axes: int | Sequence[int]) -> tuple[int, ...]:
     return listed("axes", axes) if isinstance(axes, Iterable) else (axes,)
 
 
-def operands_of(given: Sequence[Any], count: int) -> list[Any]:
+def operands_of(operands: Sequence[Any], count: int) -> list[Any]:
     """Return `count` operands, with `None` for the absent ones at the end."""
-    return [*given, *(None,) * (count - len(given))]
+    return [*operands, *(None,) * (count - len(operands))]
 
 
 def batched_norm(

@@ -128,8 +128,8 @@ class Expand(Op):
         extra = len(self.target) - x.rank
         if extra < 0:
             raise ShapeError(f"target {list(self.target)} has fewer axes than {x}")
-        kept = (*self.target[:extra], *x.shape)
-        target = tuple(k if d == -1 else d for d, k in zip(self.target, kept, strict=True))
+        source_shape = (*self.target[:extra], *x.shape)
+        target = tuple(k if d == -1 else d for d, k in zip(self.target, source_shape, strict=True))
         if broadcast_shapes(x.shape, target) != target:
             raise ShapeError(f"{x} does not broadcast to {list(target)}")
         return x.with_shape(target)
@@ -145,9 +145,9 @@ class Expand(Op):
         return ZERO if isinstance(t[0], Zero) else expand(t[0], y.shape)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        own = x[0].type.with_shape(x[0].shape[1:])
-        target = self.infer(own).shape
-        aligned = reshape(x[0], (size, *(1,) * (len(target) - own.rank), *own.shape))
+        unbatched = x[0].type.with_shape(x[0].shape[1:])
+        target = self.infer(unbatched).shape
+        aligned = reshape(x[0], (size, *(1,) * (len(target) - unbatched.rank), *unbatched.shape))
         return expand(aligned, (size, *target))
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
@@ -290,8 +290,8 @@ def reduced_shape(x: TensorType, axes: Sequence[int], keep_dim: bool) -> Shape:
 
 def expand_reduced(g: Value, to: TensorType, axes: Sequence[int]) -> Value:
     """Return a reduced value broadcast over its reduced axes: the transpose of `Sum`, with or without keep_dim."""
-    kept = reduced_shape(to, axes, keep_dim=True)
-    return expand(g if g.shape == kept else reshape(g, kept), to.shape)
+    kept_shape = reduced_shape(to, axes, keep_dim=True)
+    return expand(g if g.shape == kept_shape else reshape(g, kept_shape), to.shape)
 
 
 def sum_to(g: Value, shape: Sequence[Dim]) -> Value:
@@ -312,8 +312,8 @@ def all_batched(size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> li
 
 def along_axis_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
     """Batch an op along one `axis`: every operand has the batch axis in front, so the op's axis is incremented."""
-    whole = all_batched(size, x, is_batched)
-    return evolve(op, axis=normalize_axis(op.axis, whole[0].ndim - 1) + 1)(*whole)
+    batched = all_batched(size, x, is_batched)
+    return evolve(op, axis=normalize_axis(op.axis, batched[0].ndim - 1) + 1)(*batched)
 
 
 OPS = (Reshape, Expand, Transpose, Sum)

@@ -27,14 +27,14 @@ def whole(least: int, *, optional: bool = False) -> Validator:
 
 def number(least: float, *, is_open: bool = False, optional: bool = False) -> Validator:
     """Return a validator for a number of at least `least`, or above it if the range is open; NaN is refused."""
-    wanted = f"above {least}" if is_open else f"of at least {least}"
+    requirement = f"above {least}" if is_open else f"of at least {least}"
 
     def check(op: Any, attribute: Attribute[Any], value: Any) -> None:
         if optional and value is None:
             return
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not (value > least or (value == least and not is_open)):
-            raise ConfigError(f"{attribute.name} must be a number {wanted}, not {value!r}")
+            raise ConfigError(f"{attribute.name} must be a number {requirement}, not {value!r}")
 
     return check
 

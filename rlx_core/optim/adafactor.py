@@ -58,8 +58,8 @@ def scale_by_factored_rms(
 
     def init(params: Any) -> FactoredState:
         def mean_over(x: Any, which: int) -> Any:
-            found = axes(x)
-            shape = (0,) if found is None else [s for i, s in enumerate(x.shape) if i != found[which]]
+            factored = axes(x)
+            shape = (0,) if factored is None else [s for i, s in enumerate(x.shape) if i != factored[which]]
             return rlx.zeros(tuple(shape), dtype=dtype(x.dtype))
 
         return FactoredState(
@@ -73,32 +73,32 @@ def scale_by_factored_rms(
         """Return the averages over one of the factored axes, or those of leaves without factored axes."""
 
         def new(g: Any, v: Any) -> Any:
-            found = axes(g)
-            if (found is None) != (which is None):
+            factored = axes(g)
+            if (factored is None) != (which is None):
                 return v
             squares = g * g + epsilon
-            now = squares if found is None or which is None else rlx.mean(squares, axis=found[which])
-            kept = -rlx.expm1(-decay_rate * rlx.log(rlx.astype(count, g.dtype)))  # 1 - count**-decay_rate
-            return kept * v + (1 - kept) * now
+            now = squares if factored is None or which is None else rlx.mean(squares, axis=factored[which])
+            decay = -rlx.expm1(-decay_rate * rlx.log(rlx.astype(count, g.dtype)))  # 1 - count**-decay_rate
+            return decay * v + (1 - decay) * now
 
         return each("adafactor", new, grads, old)
 
     def update(grads: Any, state: FactoredState, params: Any = None) -> tuple[Any, FactoredState]:
         count = next_count(state.count)
-        row, col, whole = (
+        row, col, full = (
             averaged(grads, v, count, i) for v, i in ((state.v_row, 1), (state.v_col, 0), (state.v, None))
         )
 
         def scaled(g: Any, r: Any, c: Any, v: Any) -> Any:
-            found = axes(g)
-            if found is None:
+            factored = axes(g)
+            if factored is None:
                 return g * rlx.rsqrt(v)
-            a, b = found
+            a, b = factored
             rows = rlx.expand_dims(r, axis=b)  # without b; its mean over a is the mean of all
             columns = rlx.expand_dims(c, axis=a)
             return g * rlx.rsqrt(rows / rlx.mean(rows, axis=a, keepdims=True)) * rlx.rsqrt(columns)
 
-        return each("adafactor", scaled, grads, row, col, whole), FactoredState(count, row, col, whole)
+        return each("adafactor", scaled, grads, row, col, full), FactoredState(count, row, col, full)
 
     return GradientTransformation(init, update)
 

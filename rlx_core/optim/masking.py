@@ -74,27 +74,29 @@ def multi_transform(transforms: Mapping[str, Transformation], param_labels: Any)
     parts = {label: transformation(f"multi_transform: {label}", t) for label, t in transforms.items()}
 
     def labels(tree: Any) -> list[str]:
-        found = leaves_over("multi_transform", param_labels, tree, str)
-        for label in found:
+        result = leaves_over("multi_transform", param_labels, tree, str)
+        for label in result:
             if label not in parts:
                 raise ConfigError(
                     f"multi_transform: there is no transformation for the label {label!r}",
                     hint=nearest(label, list(parts)),
                 )
-        return found
+        return result
 
     def init(params: Any) -> MultiTransformState:
-        of = labels(params)
-        return MultiTransformState({n: part.init(_only(params, [x == n for x in of])) for n, part in parts.items()})
+        leaf_labels = labels(params)
+        return MultiTransformState(
+            {n: part.init(_only(params, [x == n for x in leaf_labels])) for n, part in parts.items()}
+        )
 
     def update(grads: Any, state: MultiTransformState, params: Any = None) -> tuple[Any, MultiTransformState]:
-        of = labels(grads if params is None else params)
+        leaf_labels = labels(grads if params is None else params)
         states, updates = {}, grads
         for label, part in parts.items():
-            keep = [x == label for x in of]
+            keep = [x == label for x in leaf_labels]
             known = None if params is None else _only(params, keep)
-            found, states[label] = part.update(_only(grads, keep), state.inner_states[label], known)
-            updates = _merged("multi_transform", updates, keep, found)
+            updated, states[label] = part.update(_only(grads, keep), state.inner_states[label], known)
+            updates = _merged("multi_transform", updates, keep, updated)
         return updates, MultiTransformState(states)
 
     return GradientTransformation(init, update)
@@ -109,7 +111,7 @@ def _only(tree: Any, keep: Sequence[bool]) -> Any:
 def _merged(what: str, tree: Any, keep: Sequence[bool], part: Any) -> Any:
     """Return the tree with its leaves of a subset replaced."""
     leaves, structure = flatten(tree)
-    found, its_structure = flatten(part)
+    part_leaves, its_structure = flatten(part)
     same_structure(what, flatten(_only(tree, keep))[1], its_structure)
-    others = iter(found)
+    others = iter(part_leaves)
     return structure.unflatten([next(others) if k else leaf for leaf, k in zip(leaves, keep, strict=True)])

@@ -61,15 +61,15 @@ def debiasing(decay: Any, count: Any) -> Callable[[Any], Any]:
     known: dict[Any, Any] = {}
 
     def debiased(average: Any) -> Any:
-        of = dtype(average.dtype)
-        if of not in known:
-            known[of] = -rlx.expm1(rlx.astype(count, of) * _log(decay, of))
-        return average / known[of]
+        average_dtype = dtype(average.dtype)
+        if average_dtype not in known:
+            known[average_dtype] = -rlx.expm1(rlx.astype(count, average_dtype) * _log(decay, average_dtype))
+        return average / known[average_dtype]
 
     return debiased
 
 
-def _log(decay: Any, of: DType) -> Any:
+def _log(decay: Any, target: DType) -> Any:
     if not isinstance(decay, int | float):
-        return rlx.log(rlx.astype(decay, of))
+        return rlx.log(rlx.astype(decay, target))
     return math.log(decay) if decay > 0 else -math.inf

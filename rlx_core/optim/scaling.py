@@ -255,6 +255,6 @@ def _filled(params: Any, value: float) -> Any:
     return each("init", lambda x: rlx.full_like(x, value), params)
 
 
-def _kept(tree: Any, of: DType | str | None) -> Any:
+def _kept(tree: Any, target: DType | str | None) -> Any:
     """Return the state in the requested dtype."""
-    return tree if of is None else each("state", lambda x: rlx.astype(x, of, copy=False), tree)
+    return tree if target is None else each("state", lambda x: rlx.astype(x, target, copy=False), tree)

@@ -164,8 +164,8 @@ def piecewise_constant_schedule(
 
     def schedule(count: Any) -> Any:
         value: Any = np.float32(values[0])
-        for (boundary, _), later in zip(rows, values[1:], strict=True):
-            value = rlx.where(rlx.asarray(count) >= boundary, np.float32(later), value)
+        for (boundary, _), following in zip(rows, values[1:], strict=True):
+            value = rlx.where(rlx.asarray(count) >= boundary, np.float32(following), value)
         return value
 
     return schedule
@@ -185,8 +185,8 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
 
     def schedule(count: Any) -> Any:
         value = schedules[0](count)
-        for start, later in zip(boundaries, schedules[1:], strict=True):
-            value = rlx.where(rlx.asarray(count) >= start, later(rlx.asarray(count) - start), value)
+        for start, following in zip(boundaries, schedules[1:], strict=True):
+            value = rlx.where(rlx.asarray(count) >= start, following(rlx.asarray(count) - start), value)
         return value
 
     return schedule

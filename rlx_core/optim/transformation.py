@@ -106,10 +106,10 @@ def described(make: Callable[P, GradientTransformation]) -> Callable[P, Gradient
 
     @functools.wraps(make)
     def call(*args: P.args, **kwargs: P.kwargs) -> GradientTransformation:
-        made = make(*args, **kwargs)
+        result = make(*args, **kwargs)
         arguments = signature.bind(*args, **kwargs).arguments
         shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        return evolve(made, description=f"{make.__name__}({shown})")
+        return evolve(result, description=f"{make.__name__}({shown})")
 
     return call
 
@@ -130,17 +130,17 @@ def identity() -> GradientTransformation:
     return stateless(lambda grads, params: grads)
 
 
-def transformation(what: str, given: Any) -> Transformation:
+def transformation(what: str, value: Any) -> Transformation:
     """Return the argument, which must be a transformation.
 
     Raises:
         ConfigError: It has no `init` and `update`.
     """
-    if not (callable(getattr(given, "init", None)) and callable(getattr(given, "update", None))):
-        hint = "call it: rlx.optim.adam(1e-3)" if callable(given) else "rlx.optim.adam(1e-3) makes one"
-        raise ConfigError(f"{what}: takes a transformation with init and update, not {given!r}", hint=hint)
-    found: Transformation = given
-    return found
+    if not (callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))):
+        hint = "call it: rlx.optim.adam(1e-3)" if callable(value) else "rlx.optim.adam(1e-3) makes one"
+        raise ConfigError(f"{what}: takes a transformation with init and update, not {value!r}", hint=hint)
+    result: Transformation = value
+    return result
 
 
 @checked_call
@@ -176,9 +176,9 @@ def apply_updates(params: Any, updates: Any) -> Any:
         ShapeError: The structures differ.
     """
     leaves, structure = flatten(params)
-    found, its_structure = flatten(updates)
+    update_leaves, its_structure = flatten(updates)
     same_structure("apply_updates", structure, its_structure)
-    return structure.unflatten([_moved(p, u) for p, u in zip(map(operand, leaves), found, strict=True)])
+    return structure.unflatten([_moved(p, u) for p, u in zip(map(operand, leaves), update_leaves, strict=True)])
 
 
 def _moved(param: Any, update: Any) -> Any:

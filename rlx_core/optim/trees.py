@@ -28,16 +28,16 @@ def wide(x: Any, *, name: str = "a leaf") -> Any:
         DtypeError: It is not a real floating-point array.
     """
     array = operand(x)
-    found = dtype(array.dtype)
-    if not found.is_float:
+    array_dtype = dtype(array.dtype)
+    if not array_dtype.is_float:
         raise DtypeError(
-            f"optim: {name} is {found}, and only real floating-point parameters are trained",
+            f"optim: {name} is {array_dtype}, and only real floating-point parameters are trained",
             hint="keep other arrays outside of the parameters, or name those to train with rlx.optim.masked",
         )
-    return rlx.astype(array, f32, copy=False) if found in (f16, bf16) else array
+    return rlx.astype(array, f32, copy=False) if array_dtype in (f16, bf16) else array
 
 
-def each(what: str, function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+def each(what: str, function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Map `function` over the leaves of trees of one structure, each converted by `wide`; `None` is not a leaf.
 
     Raises:
@@ -46,18 +46,18 @@ def each(what: str, function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     """
     leaves, structure = flatten(tree)
     columns = [leaves]
-    for other in rest:
-        found, its_structure = flatten(other)
+    for other in others:
+        other_leaves, its_structure = flatten(other)
         same_structure(what, structure, its_structure)
-        columns.append(found)
+        columns.append(other_leaves)
     names = [name.lstrip(".") or "the array" for name in structure.names]
     wides = [[wide(x, name=n) for n, x in zip(names, column, strict=True)] for column in columns]
     return structure.unflatten([function(*row) for row in zip(*wides, strict=True)])
 
 
-def zeros_like(tree: Any, of: DType | str | None = None) -> Any:
-    """Return zeros of the shapes of a tree's leaves, each in the dtype of the computation, or in `of`."""
-    return each("init", lambda x: rlx.zeros(x.shape, dtype=dtype(x.dtype if of is None else of)), tree)
+def zeros_like(tree: Any, target: DType | str | None = None) -> Any:
+    """Return zeros of the shapes of a tree's leaves, each in the dtype of the computation, or in `target`."""
+    return each("init", lambda x: rlx.zeros(x.shape, dtype=dtype(x.dtype if target is None else target)), tree)
 
 
 def chosen(predicate: Any, yes: Any, no: Any) -> Any:
@@ -89,19 +89,19 @@ def leaves_over(what: str, prefix: Any, tree: Any, kinds: type[Any] | tuple[type
         ShapeError: It does not match the structure of `tree`.
         ConfigError: A leaf of it is of another kind.
     """
-    said = prefix(tree) if callable(prefix) else prefix
+    values = prefix(tree) if callable(prefix) else prefix
     try:
         # `None` is a leaf of the prefix but not of the tree, so it is a leaf of both here and dropped afterwards.
-        found: Sequence[Any] = optree.broadcast_prefix(said, tree, none_is_leaf=True)
+        broadcast: Sequence[Any] = optree.broadcast_prefix(values, tree, none_is_leaf=True)
     except ValueError:
-        shape = optree.tree_structure(said, none_is_leaf=True)
+        shape = optree.tree_structure(values, none_is_leaf=True)
         raise ShapeError(f"{what}: {shape} does not lie over the structure {optree.tree_structure(tree)}") from None
     leaves = optree.tree_leaves(tree, none_is_leaf=True)
-    kept = [f for f, leaf in zip(found, leaves, strict=True) if leaf is not None]
-    for value in kept:
+    result = [f for f, leaf in zip(broadcast, leaves, strict=True) if leaf is not None]
+    for value in result:
         if not isinstance(value, kinds):
             raise ConfigError(
                 f"{what}: {value!r} is not what is said of a leaf",
                 Fact("expected", " or ".join(k.__name__ for k in (kinds if isinstance(kinds, tuple) else (kinds,)))),
             )
-    return kept
+    return result

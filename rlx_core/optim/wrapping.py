@@ -89,10 +89,10 @@ def multi_steps(inner: Transformation, every_k: int) -> GradientTransformation:
 @checked_call
 def all_finite(tree: Any) -> Any:
     """Return whether no element of any leaf is infinite or NaN."""
-    found: Any = np.True_
+    result: Any = np.True_
     for leaf in flatten(tree)[0]:
-        found = rlx.logical_and(found, rlx.all(rlx.isfinite(wide(leaf))))
-    return found
+        result = rlx.logical_and(result, rlx.all(rlx.isfinite(wide(leaf))))
+    return result
 
 
 @checked_call
@@ -102,7 +102,7 @@ def apply_if_finite(inner: Transformation, max_consecutive_errors: int) -> Gradi
     After `max_consecutive_errors` of them in a row the next ones are applied, so that training does not stop unnoticed.
     """
     part = transformation("apply_if_finite", inner)
-    most = whole("apply_if_finite: max_consecutive_errors", max_consecutive_errors, least=0)
+    limit = whole("apply_if_finite: max_consecutive_errors", max_consecutive_errors, least=0)
 
     def init(params: Any) -> ApplyIfFiniteState:
         return ApplyIfFiniteState(np.int32(0), np.True_, np.int32(0), part.init(params))
@@ -110,7 +110,7 @@ def apply_if_finite(inner: Transformation, max_consecutive_errors: int) -> Gradi
     def update(grads: Any, state: ApplyIfFiniteState, params: Any = None) -> tuple[Any, ApplyIfFiniteState]:
         is_finite = all_finite(grads)
         row = rlx.where(is_finite, np.int32(0), next_count(state.notfinite_count))
-        passes = rlx.logical_or(is_finite, row > np.int32(most))
+        passes = rlx.logical_or(is_finite, row > np.int32(limit))
         updates, inner_state = part.update(grads, state.inner_state, params)
         total = rlx.where(is_finite, state.total_notfinite, next_count(state.total_notfinite))
         return each("apply_if_finite", lambda u: rlx.where(passes, u, 0.0), updates), ApplyIfFiniteState(
@@ -145,9 +145,9 @@ def inject_hyperparams(
         except TypeError as error:
             raise ConfigError(f"inject_hyperparams: {error}") from None
         bound.apply_defaults()
-        given = {n: v for n, v in bound.arguments.items() if n not in fixed}
-        schedules = {n: v for n, v in given.items() if callable(v)}
-        numbers = {n: v for n, v in given.items() if isinstance(v, float | int) or is_array(v)}
+        arguments = {n: v for n, v in bound.arguments.items() if n not in fixed}
+        schedules = {n: v for n, v in arguments.items() if callable(v)}
+        numbers = {n: v for n, v in arguments.items() if isinstance(v, float | int) or is_array(v)}
         numbers = {n: v for n, v in numbers.items() if not isinstance(v, bool | np.bool_)}
 
         def at(count: Any, hyperparams: dict[str, Any]) -> dict[str, Any]:

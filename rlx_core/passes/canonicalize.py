@@ -61,8 +61,8 @@ def canonicalize(graph: Graph) -> Result:
         count += 1
         return emit_like(node, operands[::-1] if node in swapped else operands, op=op)
 
-    made, values = rebuild(graph, replace, by=Canonicalize.name)
-    return Result(made, values, {"respelt": count})
+    rebuilt, values = rebuild(graph, replace, by=Canonicalize.name)
+    return Result(rebuilt, values, {"respelt": count})
 
 
 def canonical_op(node: Node) -> Op:
@@ -75,8 +75,8 @@ def canonical_op(node: Node) -> Op:
         return Reshape(node.types[0].shape)
     if isinstance(op, Expand) and -1 in op.target:
         return Expand(node.types[0].shape)
-    own = COUNTS_OWN_AXES.get(type(op))
-    name, rank = (COUNTS_AXES.get(type(op)), first.ndim) if own is None else (own, node.types[0].rank)
+    output_axes = COUNTS_OWN_AXES.get(type(op))
+    name, rank = (COUNTS_AXES.get(type(op)), first.ndim) if output_axes is None else (output_axes, node.types[0].rank)
     if name is None:
         return op
     spelt = op.attributes()[name]

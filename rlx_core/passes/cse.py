@@ -30,27 +30,27 @@ def merge_equal(graph: Graph) -> Result:
     names: dict[Node, str] = {}
     first: dict[Hashable, Node] = {}
     for node in graph.nodes:
-        kept = node
+        survivor = node
         if may_merge(node):
-            kept = first.setdefault(node_key(node, representative), node)
-        representative.update(zip(node.results, kept.results, strict=True))
+            survivor = first.setdefault(node_key(node, representative), node)
+        representative.update(zip(node.results, survivor.results, strict=True))
         if node.name is not None:
-            names.setdefault(kept, node.name)  # a name survives on the node that is left
+            names.setdefault(survivor, node.name)  # a name survives on the node that is left
     merged = sum(representative[n.results[0]].node is not n for n in graph.nodes if n.results)
     if not merged:
         return Result.unchanged(graph)
     new: dict[Value, Value] = {}
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...]:
-        kept = representative[node.results[0]].node if node.results else node
-        if kept is not node:
-            return tuple(new[v] for v in kept.results)
+        survivor = representative[node.results[0]].node if node.results else node
+        if survivor is not node:
+            return tuple(new[v] for v in survivor.results)
         results = emit_like(node, operands, name=names.get(node))
         new.update(zip(node.results, results, strict=True))
         return results
 
-    made, values = rebuild(graph, replace)
-    return Result(made, values, {"merged": merged})
+    rebuilt, values = rebuild(graph, replace)
+    return Result(rebuilt, values, {"merged": merged})
 
 
 def may_merge(node: Node) -> bool:

@@ -61,7 +61,7 @@ def fold(graph: Graph, limit: int, functions: Functions = no_functions) -> Resul
         if not may_fold(node, limit):
             return None
         literals = [None if v is None else literal_of(v) for v in operands]
-        if any(v is not None and found is None for v, found in zip(operands, literals, strict=True)):
+        if any(v is not None and constant is None for v, constant in zip(operands, literals, strict=True)):
             return None
         work = current_work()
         if work is not None:
@@ -76,8 +76,8 @@ def fold(graph: Graph, limit: int, functions: Functions = no_functions) -> Resul
             emit_like(keep, (), op=Constant(value), types=(t,))[0] for value, t in zip(results, node.types, strict=True)
         )
 
-    made, values = rebuild(graph, replace)
-    return Result(made, values, {"folded": folded} if folded else {})
+    rebuilt, values = rebuild(graph, replace)
+    return Result(rebuilt, values, {"folded": folded} if folded else {})
 
 
 def literal_of(value: Value) -> Literal | None:

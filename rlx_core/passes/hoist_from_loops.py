@@ -42,15 +42,15 @@ class HoistFromLoops(Pass):
 
 def hoist(graph: Graph) -> Result:
     """Return `graph` with smaller loops; nested graphs are left alone."""
-    found = {node: hoisting for node in graph.nodes if (hoisting := hoisting_of(node)) is not None}
-    if not found:
+    hoistings = {node: hoisting for node in graph.nodes if (hoisting := hoisting_of(node)) is not None}
+    if not hoistings:
         return Result.unchanged(graph)
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
-        hoisting = found.get(node)
+        hoisting = hoistings.get(node)
         return None if hoisting is None else hoisting.place([v for v in operands if v is not None])
 
-    counts = {"hoisted": sum(len(each.same) + len(each.products) for each in found.values())}
+    counts = {"hoisted": sum(len(each.same) + len(each.products) for each in hoistings.values())}
     return Result(*rebuild(graph, replace, by=HoistFromLoops.name), counts)
 
 
@@ -114,8 +114,8 @@ def kept_of(values: Sequence[Value], weights: set[Value]) -> Iterator[Value]:
     while waiting:
         value = waiting.pop()
         operands = [*value.node.present()]
-        most = MOST_GROWTH * sum(v.type.static_nbytes for v in operands)
-        if value in weights or (operands and value.node.op.view is None and value.type.static_nbytes <= most):
+        limit = MOST_GROWTH * sum(v.type.static_nbytes for v in operands)
+        if value in weights or (operands and value.node.op.view is None and value.type.static_nbytes <= limit):
             yield value
         else:
             waiting += (v for v in operands if v not in seen)
@@ -150,13 +150,13 @@ class Hoisting:
                 values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
         return builder.finish(values[v] for v in body.outputs)
 
-    def _nodes(self, wanted: set[Value], *, effects: bool) -> Iterator[Node]:
+    def _nodes(self, needed: set[Value], *, effects: bool) -> Iterator[Node]:
         """Yield the nodes that some values need, backwards, and the ones with effects; inputs and values passed in need none."""
-        given = {*self.op.body.inputs, *self.same, *self.products} if effects else set(self.op.body.inputs)
+        excluded = {*self.op.body.inputs, *self.same, *self.products} if effects else set(self.op.body.inputs)
         for node in reversed(self.op.body.nodes):
-            is_wanted = any(v in wanted and v not in given for v in node.results)
+            is_wanted = any(v in needed and v not in excluded for v in node.results)
             if is_wanted or (effects and not node.op.is_pure):
-                wanted.update(node.present())
+                needed.update(node.present())
                 yield node
 
     def place(self, operands: Sequence[Value]) -> tuple[Value, ...]:
@@ -166,8 +166,8 @@ class Hoisting:
         before: dict[Value, Value] = dict(zip(body.inputs[op.carries :], (*consts, *xs), strict=True))
         rights = ([*p.node.present()][1] for p in self.products)
         for node in reversed(list(self._nodes({*self.same, *rights}, effects=False))):
-            found = node.op(*(None if v is None else before[v] for v in node.operands))
-            before.update(zip(node.results, as_results(found), strict=True))
+            placed = node.op(*(None if v is None else before[v] for v in node.operands))
+            before.update(zip(node.results, as_results(placed), strict=True))
         new = [before[v] for v in self.same]
         stacks = [self._stacked(p, before) for p in self.products]
         smaller = evolve(op, body=self.body, consts=op.consts + len(new))
@@ -177,5 +177,5 @@ class Hoisting:
         """The product of all steps: their rows one below the other."""
         left, right = product.node.present()
         rows = reshape(before[in_order(left)], (-1, left.shape[-1]))
-        made = product.node.op(rows, before[right])
-        return reshape(made, (self.op.length, *product.shape))
+        stacked = product.node.op(rows, before[right])
+        return reshape(stacked, (self.op.length, *product.shape))

@@ -44,10 +44,10 @@ def inline_calls(graph: Graph) -> Result:
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
         if not is_call(node):
             return None
-        given = [v for v in operands if v is not None]
-        made = draft(lambda: called(node.op, given), node.op.name)
-        assert made is not None, "the meaning of a call is its body"
-        return made.place(node)
+        arguments = [v for v in operands if v is not None]
+        drafted = draft(lambda: called(node.op, arguments), node.op.name)
+        assert drafted is not None, "the meaning of a call is its body"
+        return drafted.place(node)
 
     return Result(*rebuild(graph, replace, by=InlineCalls.name), {"inlined": calls})
 
@@ -63,9 +63,9 @@ def is_call(node: Node) -> bool:
 def called(op: Op, operands: Sequence[Value]) -> tuple[Value, ...]:
     """Return the results of such a node, from the nodes of its graph."""
     if isinstance(op, If):
-        pred, *rest = operands
+        pred, *arguments = operands
         assert isinstance(pred.node.op, Constant), "its predicate is known"
-        return results_of(op.then if pred.node.op.value.array else op.otherwise, rest)
+        return results_of(op.then if pred.node.op.value.array else op.otherwise, arguments)
     if not isinstance(op, Scan):
         assert isinstance(op, Inlined), "nothing else is a call"
         assert op.decompose is not None, "its decomposition is its body"
@@ -74,6 +74,6 @@ def called(op: Op, operands: Sequence[Value]) -> tuple[Value, ...]:
     types = op.infer(*(v.type for v in operands))[op.carries :]
     if op.length == 0:
         return (*carries, *(zeros(t) for t in types))
-    found = results_of(op.body, (*carries, *consts, *(reshape(x, x.shape[1:]) for x in xs)))
-    ys = (reshape(y, t.shape) for y, t in zip(found[op.carries :], types, strict=True))
-    return (*found[: op.carries], *ys)
+    outputs = results_of(op.body, (*carries, *consts, *(reshape(x, x.shape[1:]) for x in xs)))
+    ys = (reshape(y, t.shape) for y, t in zip(outputs[op.carries :], types, strict=True))
+    return (*outputs[: op.carries], *ys)

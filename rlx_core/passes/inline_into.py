@@ -81,14 +81,14 @@ def inline_into(
     )
     everything = {**values, **inner}
     chosen = (*target.outputs, *source.outputs) if outputs is None else tuple(outputs)
-    whole = builder.finish(everything[v] for v in chosen)
-    return Result(whole, values), tuple(inner[v] for v in source.outputs)
+    merged = builder.finish(everything[v] for v in chosen)
+    return Result(merged, values), tuple(inner[v] for v in source.outputs)
 
 
 def bindings(source: Graph, inputs: Mapping[str, Value], params: Mapping[str, Value]) -> dict[str, Value]:
     """Both tables as one, after everything that can be wrong with them was looked at."""
-    for given, known, kind in ((inputs, source.input_types, "input"), (params, source.param_types, "param")):
-        for name, value in given.items():
+    for values, known, kind in ((inputs, source.input_types, "input"), (params, source.param_types, "param")):
+        for name, value in values.items():
             if name not in known:
                 raise UnknownNameError(f"inline: {source.name} has no {kind} {name!r}", hint=nearest(name, known))
             expect_type(source, name, value, known[name])
@@ -101,10 +101,10 @@ def bindings(source: Graph, inputs: Mapping[str, Value], params: Mapping[str, Va
     return {**inputs, **params}
 
 
-def expect_type(source: Graph, name: str, value: Value, wanted: object) -> None:
-    if value.type != wanted:
-        error: type[RlxError] = DtypeError if str(value.dtype) != str(wanted).partition("[")[0] else ShapeError
+def expect_type(source: Graph, name: str, value: Value, expected: object) -> None:
+    if value.type != expected:
+        error: type[RlxError] = DtypeError if str(value.dtype) != str(expected).partition("[")[0] else ShapeError
         raise error(
-            f"inline: {name} of {source.name} is {wanted}, not {value.type}",
+            f"inline: {name} of {source.name} is {expected}, not {value.type}",
             Fact(name, value.type, value.node.origin.source),
         )

@@ -32,10 +32,10 @@ def whole_of_slices(match: Match) -> Value | Declined | None:
     if len(parts) < 2:
         return None
     joining = Joining(match)
-    whole = joining.join(parts, normalize_axis(op.axis, match.root.type.rank))
-    if whole is None or whole.type != match.root.type:
+    joined = joining.join(parts, normalize_axis(op.axis, match.root.type.rank))
+    if joined is None or joined.type != match.root.type:
         return None
-    return declined_if_kept(match.graph, joining.chains, {*joining.chains, match.root}) or whole
+    return declined_if_kept(match.graph, joining.chains, {*joining.chains, match.root}) or joined
 
 
 @frozen(eq=False)
@@ -44,20 +44,20 @@ class Joining:
 
     Attributes:
         chains: The nodes between the concatenation and the slices.
-        made: The concatenation of values, each group once; `None` where they are not adjacent slices.
+        joined: The concatenation of values, each group once; `None` where they are not adjacent slices.
     """
 
     match: Match
     chains: set[Node] = field(factory=set)
-    made: dict[tuple[Value, ...], Value | None] = field(factory=dict)
+    joined: dict[tuple[Value, ...], Value | None] = field(factory=dict)
 
     def join(self, parts: Sequence[Value], axis: int, depth: int = 0) -> Value | None:
         """`parts` end to end, without a concatenation."""
         group = tuple(parts)
-        if group not in self.made:
+        if group not in self.joined:
             is_chain = depth < DEEPEST and len({v.node.op for v in group}) == 1 and all(is_step(v.node) for v in group)
-            self.made[group] = self.of_chains(group, axis, depth) if is_chain else self.of_slices(group, axis)
-        return self.made[group]
+            self.joined[group] = self.of_chains(group, axis, depth) if is_chain else self.of_slices(group, axis)
+        return self.joined[group]
 
     def of_chains(self, parts: Sequence[Value], axis: int, depth: int) -> Value | None:
         """Apply one element-wise op to the joined operands of its results; operands that broadcast along the axis are not cut."""
@@ -75,9 +75,9 @@ class Joining:
             if joined is None:
                 return None
             operands.append(joined)
-        made = parts[0].node.op(*operands)
-        assert isinstance(made, Value), "an element-wise op has one result"
-        return made
+        result = parts[0].node.op(*operands)
+        assert isinstance(result, Value), "an element-wise op has one result"
+        return result
 
     def of_slices(self, parts: Sequence[Value], axis: int) -> Value | None:
         """Slices of one value that follow one another: the value, or the slice that they are together."""
@@ -90,5 +90,5 @@ class Joining:
             if normalize_axis(cut.axis, source.ndim) != axis or cut.step != 1 or cut.start != end:
                 return None
             end = end + cut.length
-        whole = self.match.new(source)
-        return whole if start == 0 and end == source.shape[axis] else Narrow(axis, start, end - start)(whole)
+        full = self.match.new(source)
+        return full if start == 0 and end == source.shape[axis] else Narrow(axis, start, end - start)(full)

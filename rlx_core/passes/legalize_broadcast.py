@@ -48,8 +48,8 @@ def write_out(graph: Graph, form: Form) -> Result:
         count += changed
         return emit_like(node, fitted) if changed else None
 
-    made, values = rebuild(graph, replace, by=LegalizeBroadcast.name)
-    return Result(made, values, {"expanded": count}) if count else Result.unchanged(graph)
+    rebuilt, values = rebuild(graph, replace, by=LegalizeBroadcast.name)
+    return Result(rebuilt, values, {"expanded": count}) if count else Result.unchanged(graph)
 
 
 def fits(shape: Shape, target: Shape, form: Form) -> bool:

@@ -95,8 +95,8 @@ class Pair:
         count, types = self.other.op.carries + len(self.rest), [v.type for v in operands]
         body = merge_equal(made(self.other.op.body.name, types, self.step)).graph
         cond = made(self.other.op.cond.name, types, lambda *x: results_of(self.other.op.cond, self.split(x)[1]))
-        found = as_results(While(cond, body, count, self.other.op.max_steps)(*operands))
-        return (*found[: self.other.op.carries], *self.firsts(found))
+        outputs = as_results(While(cond, body, count, self.other.op.max_steps)(*operands))
+        return (*outputs[: self.other.op.carries], *self.firsts(outputs))
 
     def step(self, *x: Value) -> tuple[Value, ...]:
         firsts, seconds = self.split(x)
@@ -112,8 +112,8 @@ class Pair:
 
     def firsts(self, carried: Sequence[Value]) -> Iterator[Value]:
         """Return the carries of the first loop from the carries of the merged loop."""
-        own = iter(carried[self.other.op.carries :])
-        return (next(own) if place is None else carried[place] for place in self.places)
+        remaining = iter(carried[self.other.op.carries :])
+        return (next(remaining) if place is None else carried[place] for place in self.places)
 
 
 def pair_of(one: WhileLoop, other: WhileLoop) -> Pair | None:
@@ -121,10 +121,10 @@ def pair_of(one: WhileLoop, other: WhileLoop) -> Pair | None:
     if one.op.max_steps != other.op.max_steps:
         return None
     candidates = [[i for i, v in enumerate(other.begins) if v is begin] for begin in one.begins]
-    for k, (begin, found) in enumerate(zip(one.begins, candidates, strict=True)):
+    for k, (begin, matching) in enumerate(zip(one.begins, candidates, strict=True)):
         # Of carries that begin with the same value the first is tried with the first, the next with the next.
         skipped = sum(v is begin for v in one.begins[:k])
-        found[:] = found[skipped:] + found[:skipped]
+        matching[:] = matching[skipped:] + matching[:skipped]
     while differing := differing_carries(pair := Pair(one, other, tuple(f[0] if f else None for f in candidates))):
         for k in differing:
             del candidates[k][0]
@@ -149,5 +149,5 @@ def known_inputs(pair: Pair, one: Graph, other: Graph) -> dict[Value, Value]:
     """Inputs of a graph of the first loop → those of the second loop's that are the same."""
     carried = {one.inputs[k]: other.inputs[place] for k, place in enumerate(pair.places) if place is not None}
     consts = dict(zip(pair.other.consts, other.inputs[pair.other.op.carries :], strict=True))
-    own = zip(pair.one.consts, one.inputs[pair.one.op.carries :], strict=True)
-    return carried | {v: consts[outside] for outside, v in own if outside in consts}
+    pairs = zip(pair.one.consts, one.inputs[pair.one.op.carries :], strict=True)
+    return carried | {v: consts[outside] for outside, v in pairs if outside in consts}

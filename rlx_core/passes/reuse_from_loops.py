@@ -42,11 +42,11 @@ class Sharing:
     """The values that one Scan provides and reads.
 
     Attributes:
-        given: Values of its body that it returns in addition to its results, one a step, and their places among these.
+        added: Values of its body that it returns in addition to its results, one a step, and their places among these.
         taken: Value of its body → the Scan that returns it, and the index among the values that that one provides.
     """
 
-    given: dict[Value, int] = field(factory=dict)
+    added: dict[Value, int] = field(factory=dict)
     taken: dict[Value, tuple[Node, int]] = field(factory=dict)
 
 
@@ -55,15 +55,15 @@ def reuse(graph: Graph) -> Result:
     sharing: dict[Node, Sharing] = {}
     for node in graph.nodes:
         for earlier in earlier_loops(node):
-            known = {later: value for later, value in same_values(earlier, node).items() if later.type.is_static}
+            known = {reused: value for reused, value in same_values(earlier, node).items() if reused.type.is_static}
             for value in worth_keeping(node, known):
-                given = sharing.setdefault(earlier, Sharing()).given
+                positions = sharing.setdefault(earlier, Sharing()).added
                 taken = sharing.setdefault(node, Sharing()).taken
                 if value not in taken:
-                    taken[value] = earlier, given.setdefault(known[value], len(given))
+                    taken[value] = earlier, positions.setdefault(known[value], len(positions))
     if not sharing:
         return Result.unchanged(graph)
-    made: dict[Node, tuple[Value, ...]] = {}
+    placed: dict[Node, tuple[Value, ...]] = {}
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
         if node not in sharing:
@@ -71,10 +71,10 @@ def reuse(graph: Graph) -> Result:
         each, op = sharing[node], node.op
         assert isinstance(op, Scan), "only loops share"
         new = evolve(op, body=shared_body(op.body, each))
-        stacks = [made[earlier][place] for earlier, place in each.taken.values()]
+        stacks = [placed[earlier][place] for earlier, place in each.taken.values()]
         results = as_results(new(*(v for v in operands if v is not None), *stacks))
         count = len(node.results)
-        made[node] = results[count:]
+        placed[node] = results[count:]
         return results[:count]
 
     counts = {"reused": sum(len(each.taken) for each in sharing.values())}
@@ -89,16 +89,16 @@ def earlier_loops(node: Node) -> Iterator[Node]:
         yield from (m for m in makers if isinstance(m.op, Scan) and m.op.length == op.length)
 
 
-def same_values(earlier: Node, later: Node) -> dict[Value, Value]:
+def same_values(earlier: Node, following: Node) -> dict[Value, Value]:
     """Value of the later body → the value of the earlier one that it is in every step."""
-    assert isinstance(earlier.op, Scan) and isinstance(later.op, Scan), "loops"  # noqa: PT018
-    return with_equal_nodes(dict(same_inputs(earlier, later)), later.op.body, earlier.op.body)
+    assert isinstance(earlier.op, Scan) and isinstance(following.op, Scan), "loops"  # noqa: PT018
+    return with_equal_nodes(dict(same_inputs(earlier, following)), following.op.body, earlier.op.body)
 
 
-def same_inputs(earlier: Node, later: Node) -> Iterator[tuple[Value, Value]]:
+def same_inputs(earlier: Node, following: Node) -> Iterator[tuple[Value, Value]]:
     """The inputs of the later body that the earlier one has, or returns, in every step: a y lies where its x does."""
-    assert isinstance(earlier.op, Scan) and isinstance(later.op, Scan), "loops"  # noqa: PT018
-    first, second = earlier.op, later.op
+    assert isinstance(earlier.op, Scan) and isinstance(following.op, Scan), "loops"  # noqa: PT018
+    first, second = earlier.op, following.op
     steady, per_step = (
         dict(zip(outside, inside, strict=True))
         for outside, inside in zip(
@@ -106,16 +106,16 @@ def same_inputs(earlier: Node, later: Node) -> Iterator[tuple[Value, Value]]:
         )
     )
     per_step |= zip(earlier.results[first.carries :], first.body.outputs[first.carries :], strict=True)
-    _, *outsides = second.split([*later.present()])
+    _, *outsides = second.split([*following.present()])
     _, *insides = second.split(second.body.inputs)
-    for whole, outside, inside in zip((steady, per_step), outsides, insides, strict=True):
-        yield from ((i, whole[o]) for o, i in zip(outside, inside, strict=True) if o in whole)
+    for mapping, outside, inside in zip((steady, per_step), outsides, insides, strict=True):
+        yield from ((i, mapping[o]) for o, i in zip(outside, inside, strict=True) if o in mapping)
 
 
-def worth_keeping(later: Node, known: Mapping[Value, Value]) -> Iterator[Value]:
+def worth_keeping(following: Node, known: Mapping[Value, Value]) -> Iterator[Value]:
     """Yield the known products of the later body, each extended by known values of its size along its single uses."""
-    assert isinstance(later.op, Scan), "a loop"
-    body = later.op.body
+    assert isinstance(following.op, Scan), "a loop"
+    body = following.op.body
     for node in body.nodes:
         if isinstance(node.op, MatMul) and node.result in known and is_long(node):
             value = node.result
@@ -145,22 +145,22 @@ def shared_body(body: Graph, sharing: Sharing) -> Graph:
     builder = Builder(body.name)
     builder.add_guards(body.guards)
     values = {v: builder.input(f"in{i}", v.type) for i, v in enumerate((*body.inputs, *sharing.taken))}
-    outputs = (*body.outputs, *sharing.given)
+    outputs = (*body.outputs, *sharing.added)
     needed = set(nodes_for(body, outputs, values))
     for node in body.nodes:
         if node in needed:
             operands = [None if v is None else values[v] for v in node.operands]
-            made = copy_node(builder, node, operands)
-            values.update((old, new) for old, new in zip(node.results, made, strict=True) if old not in values)
+            copies = copy_node(builder, node, operands)
+            values.update((old, new) for old, new in zip(node.results, copies, strict=True) if old not in values)
     return builder.finish(values[v] for v in outputs)
 
 
-def nodes_for(body: Graph, outputs: Sequence[Value], given: Mapping[Value, Value]) -> Iterator[Node]:
+def nodes_for(body: Graph, outputs: Sequence[Value], known: Mapping[Value, Value]) -> Iterator[Node]:
     """Yield the nodes that outputs need, backwards, where some values are given; and the ones with effects."""
-    wanted = {v for v in outputs if v not in given}
+    needed = {v for v in outputs if v not in known}
     for node in reversed(body.nodes):
         if isinstance(node.op, GraphArgument):
             continue
-        if not node.op.is_pure or any(v in wanted for v in node.results):
-            wanted.update(v for v in node.present() if v not in given)
+        if not node.op.is_pure or any(v in needed for v in node.results):
+            needed.update(v for v in node.present() if v not in known)
             yield node

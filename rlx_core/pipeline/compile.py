@@ -76,11 +76,11 @@ def compile_graph(
         job.seconds["configure"] = time.perf_counter() - start
         job.events.tell("compile-start", key=job.key)
         with collecting_seldom(), progress(f"{task} for {job.target.name}", job.events.phase):
-            found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
-        expect_parameters(found.lir, work)
+            compiled, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
+        expect_parameters(compiled.lir, work)
     job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
-    report = evolve(found.report, name=graph.name, cache=source)
-    return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
+    report = evolve(compiled.report, name=graph.name, cache=source)
+    return show(evolve(compiled, report=report, sources=sources_of(graph)), configuration.printing)
 
 
 def expect_parameters(lir: Lir, work: CountedWork) -> None:
@@ -110,13 +110,13 @@ def find_or_compile(
     if cache is None or job.has_nameless_ops:
         return job.compile(), "compiled"
     source: Literal["compiled", "memory", "disk"] = "memory"
-    kept = cache(job.configuration)
+    programs = cache(job.configuration)
 
     def compile_now() -> CompiledProgram:
         nonlocal source
         source = "compiled"
         job.events.tell("cache-miss", key=job.key)
-        job.backend.expect(job.configuration.options, kept.objects)
+        job.backend.expect(job.configuration.options, programs.objects)
         return job.compile()
 
     def read(data: bytes) -> CompiledProgram:
@@ -125,12 +125,12 @@ def find_or_compile(
         return job.restore(data)
 
     if job.stamp is None:
-        found = kept.get_or_compile(job.key, compile_now)
+        compiled = programs.get_or_compile(job.key, compile_now)
     else:
-        found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
+        compiled = programs.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
     if source != "compiled":
         job.events.tell("cache-hit", key=job.key, source=source)
-    return evolve(job.located(found), objects=kept.objects), source
+    return evolve(job.located(compiled), objects=programs.objects), source
 
 
 def sources_of(graph: Graph) -> dict[str, Source | None]:
@@ -163,5 +163,5 @@ def prepare_job(
 
 def domains_of(graph: Graph) -> set[str]:
     """The domains of all ops, nested graphs included."""
-    found = {node.op.name.partition(".")[0] for node in graph.nodes}
-    return found.union(*(domains_of(g) for node in graph.nodes for g in nested_graphs(node.op).values()))
+    domains = {node.op.name.partition(".")[0] for node in graph.nodes}
+    return domains.union(*(domains_of(g) for node in graph.nodes for g in nested_graphs(node.op).values()))

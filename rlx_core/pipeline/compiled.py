@@ -71,9 +71,9 @@ class CompiledProgram:
 
         start = time.perf_counter()
         with collecting_seldom():
-            made = specialize(self.lir, binding, self.target, options=plan_options(self.memory))
+            specialized = specialize(self.lir, binding, self.target, options=plan_options(self.memory))
         self._log("specialize", sizes=binding, seconds=time.perf_counter() - start)
-        return made
+        return specialized
 
     def planned_program(self, lir: Lir) -> tuple[Lir, Program]:
         """Return a program for a plan, with the plan that it implements.
@@ -102,12 +102,12 @@ class CompiledProgram:
     def program_for(self, lir: Lir) -> Program:
         """Return the backend's program for a plan, with no parameters bound and no mutable state shared with other programs."""
         start = time.perf_counter()
-        made = self._another(lir)
-        if made is None:
+        program = self._another(lir)
+        if program is None:
             with collecting_seldom(), progress(f"building {self.report.name} for {self.target.name}"):
-                made = self._built(lir)
-        self._log("build", code=made.code_origin, seconds=time.perf_counter() - start)
-        return made
+                program = self._built(lir)
+        self._log("build", code=program.code_origin, seconds=time.perf_counter() - start)
+        return program
 
     def to_prepare(self, prepare: Graph) -> CompiledProgram:
         """Return the program that computes a prepare graph on the same target."""
@@ -133,12 +133,12 @@ class CompiledProgram:
 
     def _built(self, lir: Lir) -> Program:
         with contained("backends", self.target.name, "making a program"):
-            made = self.backend.build(lir, self.target, lir.options, self.objects)
-            if not isinstance(made, Program):
-                raise TypeError(f"`build` returned {type(made).__name__}, not a Program")
-        if lir is self.lir and made.code is not None:  # of a template there are as many programs as sizes
-            self.code[:] = [made.code]
-        return made
+            program = self.backend.build(lir, self.target, lir.options, self.objects)
+            if not isinstance(program, Program):
+                raise TypeError(f"`build` returned {type(program).__name__}, not a Program")
+        if lir is self.lir and program.code is not None:  # of a template there are as many programs as sizes
+            self.code[:] = [program.code]
+        return program
 
     def _log(self, event: str, **facts: Any) -> None:
         log_event(event, {"program": self.report.name, "target": self.target.name, **facts})

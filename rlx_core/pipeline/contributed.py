@@ -42,19 +42,19 @@ def load_op(host: PluginHost, name: str) -> type[Op]:
     kind = "blocks" if name in registry.blocks and name not in registry.ops else "ops"
     spec = host.require(kind, name)
     registry = host.registry()
-    found: type[Op] = registry.load(kind, name, expectation(kind, spec, registry))
-    return found
+    op: type[Op] = registry.load(kind, name, expectation(kind, spec, registry))
+    return op
 
 
 def legalization_tables(registry: Registry, target: str) -> tuple[LegalizationTable, ...]:
     """The tables for a target that can be used, in order."""
-    found: list[LegalizationTable] = []
+    tables: list[LegalizationTable] = []
     for spec in registry.legalizations_for(target):
         table = registry.usable("legalizations", spec.name, expectation("legalizations", spec, registry))
         if table is not None:
             table.plugin = registry.owner("legalizations", spec.name).plugin
-            found.append(table)
-    return tuple(found)
+            tables.append(table)
+    return tuple(tables)
 
 
 # ------------------------------------------------------------------------------------------------ checks
@@ -136,9 +136,9 @@ def kernel_fault(row: Any) -> str | None:
         return f"kernel {row.name} is for {described(op)}, which is no op"
     if callable(run) and accepts(run, 1 + len(op.operands), ("out", "workspace")):
         return None
-    found = inspect.signature(run) if callable(run) else described(run)
+    signature = inspect.signature(run) if callable(run) else described(run)
     names = "".join(f"{'*' * o.is_variadic}{o.name}, " for o in op.operands)
-    return f"kernel {row.name} takes {found}, and is called as kernel(op, {names}*, out, workspace)"
+    return f"kernel {row.name} takes {signature}, and is called as kernel(op, {names}*, out, workspace)"
 
 
 def called_with(count: int, what: str) -> Complaint:

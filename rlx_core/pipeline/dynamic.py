@@ -52,8 +52,8 @@ def template_symbols(template: Lir) -> frozenset[SizeSymbol]:
 
 def _symbols_of(template: Lir) -> frozenset[SizeSymbol]:
     """Return the symbols of a template, which every binding needs."""
-    found = _symbols.get(template)
-    return _symbols.setdefault(template, template_symbols(template)) if found is None else found
+    symbols = _symbols.get(template)
+    return _symbols.setdefault(template, template_symbols(template)) if symbols is None else symbols
 
 
 _symbols: WeakKeyDictionary[Lir, frozenset[SizeSymbol]] = WeakKeyDictionary()
@@ -65,8 +65,8 @@ def binding_key(binding: DimBinding, symbols: Iterable[SizeSymbol]) -> str:
     >>> binding_key(DimBinding.of(SEQ=8, BATCH=2, unused=5), [s for s in DimBinding.of(BATCH=0, SEQ=0).sizes])
     'BATCH=2 SEQ=8'
     """
-    asked = frozenset(symbols)
-    sizes = {s.name: n for s, n in binding.sizes.items() if s in asked}
+    relevant = frozenset(symbols)
+    sizes = {s.name: n for s, n in binding.sizes.items() if s in relevant}
     return " ".join(f"{name}={sizes[name]}" for name in sorted(sizes))
 
 
@@ -109,13 +109,13 @@ def specialize(
         fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
     )
     try:
-        made = plan(graph, flow=_flow_of(template))
+        specialized = plan(graph, flow=_flow_of(template))
     except NoKernelError:
         # With zero elements some ops change their meaning: a gather from an empty array is no longer a loop, and its fusions end.
         from rlx_core.pipeline.legalize import legalize  # here, because few sizes need it
 
         return plan(legalize(graph, Dispatcher(target)).graph)
-    return evolve(made, origin=TemplateOrigin(template, binding))
+    return evolve(specialized, origin=TemplateOrigin(template, binding))
 
 
 def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> Lir:
@@ -126,7 +126,7 @@ def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> L
     """
     from rlx_core.pipeline.legalize import legalize  # here, because few programs need it
 
-    made = make_lir(
+    result = make_lir(
         legalize(lir.graph, Dispatcher(target)).graph,
         target,
         output_names=[entry.name for entry in lir.manifest.outputs],
@@ -136,7 +136,7 @@ def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> L
         resolved=lir.options,
         fingerprint=lir.fingerprint,
     )
-    return evolve(made, origin=lir.origin)
+    return evolve(result, origin=lir.origin)
 
 
 def _settled_first(template: Lir, graph: Graph, target: Target) -> ChooseKernel:
@@ -156,20 +156,20 @@ def _settled_first(template: Lir, graph: Graph, target: Target) -> ChooseKernel:
 
 def _settled_kernels(template: Lir, target: Target) -> Mapping[Node, Kernel]:
     """The kernels of a template's steps that do not depend on its sizes."""
-    found = _settled.setdefault(template, {})
-    if target.kernels not in found:
+    by_table = _kernels_by_template.setdefault(template, {})
+    if target.kernels not in by_table:
         chosen = ((step.node, target.kernels.settled(step.node)) for step in template.steps)
-        found[target.kernels] = {node: kernel for node, kernel in chosen if kernel is not None}
-    return found[target.kernels]
+        by_table[target.kernels] = {node: kernel for node, kernel in chosen if kernel is not None}
+    return by_table[target.kernels]
 
 
-_settled: WeakKeyDictionary[Lir, dict[KernelTable, Mapping[Node, Kernel]]] = WeakKeyDictionary()
+_kernels_by_template: WeakKeyDictionary[Lir, dict[KernelTable, Mapping[Node, Kernel]]] = WeakKeyDictionary()
 
 
 def _flow_of(template: Lir) -> Flow:
     """Return the size-independent scheduling data of all bindings of a template."""
-    found = _flows.get(template)
-    return found or _flows.setdefault(template, Flow.of(template.graph))
+    flow = _flows.get(template)
+    return flow or _flows.setdefault(template, Flow.of(template.graph))
 
 
 _flows: WeakKeyDictionary[Lir, Flow] = WeakKeyDictionary()
@@ -263,10 +263,10 @@ def power_of_two_ladder(lo: int, hi: int) -> tuple[Bucket, ...]:
     """
     if lo < 1:
         raise ConfigError(f"bucket: a ladder begins at 1 or above, not {lo}")
-    whole = Bucket(lo, hi)
+    full = Bucket(lo, hi)
     ends = [1 << k for k in range(hi.bit_length()) if lo <= 1 << k < hi]
-    starts = [whole.lo, *(end + 1 for end in ends)]
-    return tuple(Bucket(start, end) for start, end in zip(starts, [*ends, whole.hi], strict=True))
+    starts = [full.lo, *(end + 1 for end in ends)]
+    return tuple(Bucket(start, end) for start, end in zip(starts, [*ends, full.hi], strict=True))
 
 
 class BucketedCompileCache(Generic[T]):

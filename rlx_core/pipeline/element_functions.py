@@ -31,8 +31,8 @@ def functions_of_default() -> ElementFunctions | None:
     """Read the configuration, and return the functions of its target."""
     host, configuration = set_up(None, None)
     try:
-        wanted = configuration.target
-        _, backend = preferred_target(host) if wanted is None else wanted_target(host, wanted)
+        requested = configuration.target
+        _, backend = preferred_target(host) if requested is None else wanted_target(host, requested)
         return backend.target_for(configuration.options).element_functions
     except (DeviceError, PluginError):
         return None  # without a backend the NumPy references serve all modes

@@ -25,17 +25,17 @@ __all__ = ["transforming_for"]
 def transforming_for(config: Config, host: PluginHost | None) -> Iterator[None]:
     """Functions that are transformed inside the block are so under a configuration, with its plugins' rules; it is read
     when the first one comes."""
-    found = cache(lambda: set_up(config, host))
-    with preparing(prepare_with(found)), using(lambda: found()[0]):
+    load = cache(lambda: set_up(config, host))
+    with preparing(prepare_with(load)), using(lambda: load()[0]):
         yield
 
 
-def prepare_with(found: Callable[[], tuple[PluginHost, Configuration]]) -> Prepare:
+def prepare_with(load: Callable[[], tuple[PluginHost, Configuration]]) -> Prepare:
     """Return the passes on a function before it is differentiated."""
 
     @cache
     def passes() -> tuple[Pass, ...]:
-        plugins, configuration = found()
+        plugins, configuration = load()
         return resolved(configuration, activate_pipeline(plugins, configuration))
 
     def prepare(graph: Graph) -> Graph:
@@ -57,9 +57,9 @@ def resolved(configuration: Configuration, registry: Registry) -> tuple[Pass, ..
             return passes
     from rlx_core.pipeline.plan import forward_passes  # here, because few programs are differentiated
 
-    found = forward_passes(configuration, registry)
-    _latest[:] = [(configuration, registry, found)]
-    return found
+    chosen_passes = forward_passes(configuration, registry)
+    _latest[:] = [(configuration, registry, chosen_passes)]
+    return chosen_passes
 
 
 _latest: list[tuple[Configuration, Registry, tuple[Pass, ...]]] = []

@@ -138,7 +138,7 @@ class Job:
             self.target.kernels.load()
         with self.timed("passes"):
             run = plan.run(self.graph, watch_for(self.configuration.printing, self.events))
-        fusion = fusion_report(self.graph, run, [p.made for p in plan.passes])
+        fusion = fusion_report(self.graph, run, [p.record for p in plan.passes])
         if self.configuration.fusion.assert_clean:
             assert_fusion_clean(fusion, self.configuration.fusion.allowed_misses)
         with self.timed("plan"):
@@ -186,13 +186,13 @@ class Job:
                 raise FormatError(f"cache: the entry is not program {self.key[:12]}")
         return self.finished(lir, {"MIR nodes": len(lir.graph)}, (), lambda: self.survey(lir))
 
-    def located(self, found: CompiledProgram) -> CompiledProgram:
+    def located(self, program: CompiledProgram) -> CompiledProgram:
         """A compiled program that may have been made for an equal one from other lines, with the lines of this one."""
-        if found.lines == self.lines:
-            return found
-        lir = relocated(found.lir, found.lines, self.lines, HostOps(self.host))
-        report = evolve(found.report, lir=lir, survey=lambda: self.survey(lir))
-        return evolve(found, lir=lir, lines=self.lines, report=report)
+        if program.lines == self.lines:
+            return program
+        lir = relocated(program.lir, program.lines, self.lines, HostOps(self.host))
+        report = evolve(program.report, lir=lir, survey=lambda: self.survey(lir))
+        return evolve(program, lir=lir, lines=self.lines, report=report)
 
     def survey(self, lir: Lir) -> DispatchReport:
         """Return the dispatch of each op of a program from the cache."""
@@ -241,13 +241,13 @@ SILENT = frozenset({"origins", "unknown_settings", "printing", "cache", "budget"
 def settled(configuration: Configuration, target: Target) -> str:
     """Return the digest of the inputs of pipeline resolution except the plugins: configuration and properties of the target."""
     device = [target.name, target.alignment, target.accepts_views, target.region_limits, dict(target.properties)]
-    for known, known_device, found in _latest:
+    for known, known_device, cached in _latest:
         if known is configuration and known_device == device:
-            return found
-    said = as_tables({k: v for k, v in attrs.asdict(configuration, recurse=False).items() if k not in SILENT})
-    made = digest_of(canonical({"configuration": said, "device": device}))
-    _latest[:] = [(configuration, device, made)]
-    return made
+            return cached
+    settings = as_tables({k: v for k, v in attrs.asdict(configuration, recurse=False).items() if k not in SILENT})
+    digest = digest_of(canonical({"configuration": settings, "device": device}))
+    _latest[:] = [(configuration, device, digest)]
+    return digest
 
 
 _latest: list[tuple[Configuration, list[Any], str]] = []

@@ -40,8 +40,8 @@ class Offender:
 
     @property
     def tried(self) -> str:
-        said = [f"{r.kernel} {r.reason}" for r in self.answer.refusals] or ["no kernel is registered for it"]
-        return "; ".join([*said, self.answer.reason] if self.answer.reason else said)
+        reasons = [f"{r.kernel} {r.reason}" for r in self.answer.refusals] or ["no kernel is registered for it"]
+        return "; ".join([*reasons, self.answer.reason] if self.answer.reason else reasons)
 
 
 @define_pass("legalize")
@@ -111,9 +111,9 @@ def one_round(graph: Graph, dispatcher: Dispatcher) -> tuple[Result, list[Dispat
             return emit_like(node, operands, op=bodies[node])
         return None
 
-    made, values = rebuild(graph, replace, by=Legalize.name)
+    rebuilt, values = rebuild(graph, replace, by=Legalize.name)
     counts = {means: sum(r.means == means for r in rows) for means in ("rewritten", "common-ir")}
-    return Result(made, values, {k: v for k, v in counts.items() if v}), rows
+    return Result(rebuilt, values, {k: v for k, v in counts.items() if v}), rows
 
 
 def replacement(
@@ -123,9 +123,9 @@ def replacement(
     if answer.means == "rewritten":
         for table in dispatcher.tables:
             rule = table.find(node.op)
-            made = None if rule is None else rewritten(rule, node, operands, table)
-            if made is not None:
-                return place(made, node, table.name), evolve(answer, reason=f"by {table.name}")
+            drafted = None if rule is None else rewritten(rule, node, operands, table)
+            if drafted is not None:
+                return place(drafted, node, table.name), evolve(answer, reason=f"by {table.name}")
         # Every rewrite declined this node, so it is handled as if the target had none.
         answer = dispatcher.without_kernel(node, answer.refusals)
     if answer.means != "common-ir":
@@ -133,10 +133,10 @@ def replacement(
     decompose = node.op.decompose or node.op.loop_form
     assert decompose is not None, "common IR is the answer only for ops that decompose or have a form in loops"
     with contained("ops", node.op.name, "its decomposition"):
-        made = draft(partial(decompose, *operands), node.op.name)
-    if made is None:
+        drafted = draft(partial(decompose, *operands), node.op.name)
+    if drafted is None:
         raise MissingRuleError(f"{node.op.name}: its decomposition returned None", Fact("node", node.label))
-    return place(made, node, f"the decomposition of {node.op.name}"), answer
+    return place(drafted, node, f"the decomposition of {node.op.name}"), answer
 
 
 def rewritten(
@@ -144,24 +144,24 @@ def rewritten(
 ) -> Draft | None:
     """The replacement of a node by one table; `None` where the table declines it, or raises, which is warned of."""
     try:
-        made = draft(partial(rule, node.op, *operands), table.name)
-        if made is not None and made.types != node.types:
-            raise TypeError(f"it changed the type from {listed(node.types)} to {listed(made.types)}")
+        drafted = draft(partial(rule, node.op, *operands), table.name)
+        if drafted is not None and drafted.types != node.types:
+            raise TypeError(f"it changed the type from {listed(node.types)} to {listed(drafted.types)}")
     except Exception as error:
         if leave_row_out("legalizations", table.name, f"the rewrite of {node.op.name}", table.plugin, error) is None:
             raise
         return None
-    return made
+    return drafted
 
 
-def place(made: Draft, node: Node, by: str) -> tuple[Value, ...]:
+def place(drafted: Draft, node: Node, by: str) -> tuple[Value, ...]:
     """Insert the draft into the graph, once its types are known to be the node's own."""
-    if made.types != node.types:
+    if drafted.types != node.types:
         raise VerifyError(
-            f"{node.op.name}: {by} changed its type from {listed(node.types)} to {listed(made.types)}",
+            f"{node.op.name}: {by} changed its type from {listed(node.types)} to {listed(drafted.types)}",
             Fact("node", node.label, node.origin.source),
         )
-    return made.place(node)
+    return drafted.place(node)
 
 
 # --------------------------------------------------------------------------------------- nested graphs
@@ -213,8 +213,8 @@ def survey(graph: Graph, dispatcher: Dispatcher) -> tuple[list[Dispatch], list[O
 
 def offenders(graph: Graph, dispatcher: Dispatcher) -> list[Offender]:
     """Return every node that could not run without rewriting, with its reason."""
-    found = [(n, dispatcher.answer(n)) for n in graph.nodes if not n.is_leaf]
-    return [Offender(n, a) for n, a in found if not a.is_final]
+    answers = [(n, dispatcher.answer(n)) for n in graph.nodes if not n.is_leaf]
+    return [Offender(n, a) for n, a in answers if not a.is_final]
 
 
 def require_legal(illegal: Sequence[Offender], target: Target) -> None:

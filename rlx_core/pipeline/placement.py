@@ -40,10 +40,10 @@ def with_included(lines: Sequence[Line], configuration: Configuration, registry:
         ConfigError: A record does not determine a position for its pass in this pipeline.
         PassOrderError: No position satisfies the record.
     """
-    found = list(lines)
-    wanted = [(f"include[{i}]", entry) for i, entry in enumerate(configuration.include)]
+    result = list(lines)
+    entries = [(f"include[{i}]", entry) for i, entry in enumerate(configuration.include)]
     added: dict[str, tuple[str, Entry]] = {}
-    for where, entry in wanted:
+    for where, entry in entries:
         name = full_name(split_entry(entry, where)[0])
         first, _ = added.setdefault(name, (where, entry))
         if first != where:
@@ -56,12 +56,12 @@ def with_included(lines: Sequence[Line], configuration: Configuration, registry:
         stage = (spec.stage if isinstance(spec, PassSpec) else None) or "mir"
         line = Line(stage, where, entry)
         if spec is None:  # resolving the line reports the missing provider
-            found.append(line)
+            result.append(line)
             continue
-        places = [i for i, each in enumerate(found) if each.stage == stage]
-        place = place_for(spec, [found[i].name for i in places], stage, configuration)
-        found.insert(places[place] if place < len(places) else places[-1] + 1, line)
-    return found
+        places = [i for i, each in enumerate(result) if each.stage == stage]
+        place = place_for(spec, [result[i].name for i in places], stage, configuration)
+        result.insert(places[place] if place < len(places) else places[-1] + 1, line)
+    return result
 
 
 def place_for(spec: Contribution, listed: Sequence[str], stage: str, configuration: Configuration) -> int:
@@ -112,8 +112,8 @@ def check_places(names: Sequence[str], origins: Mapping[int, str], registry: Reg
 
 def record_of(registry: Registry, name: str) -> Contribution | None:
     """The record of a pass or a rule set."""
-    found: Contribution | None = registry.passes.get(name) or registry.rulesets.get(name)
-    return found
+    record: Contribution | None = registry.passes.get(name) or registry.rulesets.get(name)
+    return record
 
 
 def kind_of(registry: Registry, name: str) -> str:

@@ -47,25 +47,25 @@ class PlannedPass:
 
     Attributes:
         stage: The list that it is in.
-        made: The pass with its options.
+        record: The pass with its options.
         origin: The source of the pipeline, and the position in it.
         plugin: Its provider: name, distribution and version.
         digest: The digest of the record that provides it.
     """
 
     stage: str
-    made: PassRecord
+    record: PassRecord
     origin: str
     plugin: str
     digest: str
 
     @property
     def name(self) -> str:
-        return self.made.name
+        return self.record.name
 
     @property
     def options(self) -> dict[str, Any]:
-        return self.made.options()
+        return self.record.options()
 
 
 @frozen
@@ -108,16 +108,16 @@ class CompilationPlan:
             LegalizeError: The target cannot run some nodes.
             VerifyError: A pass broke the graph; it is named.
         """
-        chosen = [p.made for p in self.passes if isinstance(p.made, Pass) and p.stage != "forward"]
+        chosen = [p.record for p in self.passes if isinstance(p.record, Pass) and p.stage != "forward"]
         watch = watch if self.configuration.verify else evolve(watch, check=None)
         return run_passes(chosen, graph, self.context, watch)
 
     def refine(self, program: Lir) -> Lir:
         """A planned program after all passes of the LIR list."""
         for planned in self.passes:
-            if isinstance(planned.made, LirPass):
+            if isinstance(planned.record, LirPass):
                 with contained("passes", planned.name, "the pass"):
-                    program = planned.made.run(program, self.context)
+                    program = planned.record.run(program, self.context)
                     if not isinstance(program, Lir):
                         raise TypeError(f"`run` returned {type(program).__name__}, not a Lir")
         return program
@@ -241,28 +241,30 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
     listed = [line for stage in STAGES for line in lines_of(name, table, stage)]
     lines = with_included(listed, configuration, registry)
     planned = [plan_pass(configuration, registry, source, line) for line in lines]
-    kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
-    left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in kept)
+    active = [p for p in planned if configuration.fusion.enabled or not p.record.is_fusion]
+    left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in active)
     check_unused_options(configuration, planned, registry)
     check_printing(configuration, planned, registry)
     for stage in STAGES:
-        own = [line for line, p in zip(lines, planned, strict=True) if line.stage == stage and p in kept]
+        stage_lines = [line for line, p in zip(lines, planned, strict=True) if line.stage == stage and p in active]
         check_places(
-            [line.name for line in own], dict(enumerate(f"{line.where} of {source}" for line in own)), registry
+            [line.name for line in stage_lines],
+            dict(enumerate(f"{line.where} of {source}" for line in stage_lines)),
+            registry,
         )
     dispatcher = None
     if target is not None:
         dispatcher = Dispatcher(target, configuration.dispatch, legalization_tables(registry, target.name))
     try:
         check_order(
-            [p.made for p in kept if p.stage in ("hir", "mir")],
-            wanted=() if target is None else (LEGAL,),
-            where=dict(enumerate(p.origin for p in kept if p.stage in ("hir", "mir"))),
+            [p.record for p in active if p.stage in ("hir", "mir")],
+            required=() if target is None else (LEGAL,),
+            where=dict(enumerate(p.origin for p in active if p.stage in ("hir", "mir"))),
         )
     except PassOrderError as error:
         raise error.with_fact(Fact("pipeline", name, source)) from None
     return CompilationPlan(
-        name, source, tuple(kept), target, dispatcher, configuration, left_out, extensions(registry, target)
+        name, source, tuple(active), target, dispatcher, configuration, left_out, extensions(registry, target)
     )
 
 
@@ -283,9 +285,9 @@ def forward_passes(configuration: Configuration, registry: Registry) -> tuple[Pa
     """
     name, table, source = find_pipeline(configuration, registry)
     planned = [plan_pass(configuration, registry, source, line) for line in lines_of(name, table, "forward")]
-    kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
-    check_order([p.made for p in kept], given=(LOWERED,), where={i: p.origin for i, p in enumerate(kept)})
-    return tuple(p.made for p in kept if isinstance(p.made, Pass))
+    active = [p for p in planned if configuration.fusion.enabled or not p.record.is_fusion]
+    check_order([p.record for p in active], initial=(LOWERED,), where={i: p.origin for i, p in enumerate(active)})
+    return tuple(p.record for p in active if isinstance(p.record, Pass))
 
 
 def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str, PipelineConfig, str]:
@@ -313,23 +315,23 @@ def plan_pass(configuration: Configuration, registry: Registry, source: str, lin
     full = full_name(name)
     kind = kind_of(registry, full, where, source)
     try:
-        found = registry.load(kind, full)
+        contribution = registry.load(kind, full)
     except RlxError as error:
         raise error.with_fact(Fact("used in", where, source)) from error.__cause__
-    record = pass_of(found) if isinstance(found, RuleSet) else found
+    record = pass_of(contribution) if isinstance(contribution, RuleSet) else contribution
     expect_stage(record, full, stage, where, source)
     general = {**configuration.passes.get(full, {}), **configuration.passes.get(full.removeprefix(f"{CORE}."), {})}
     options = {**general, **own_options}
-    made = structured(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
+    instance = structured(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
     plugin = provider(registry, kind, full)
-    return PlannedPass(stage, made, f"{where} of {source}", plugin, registry.digest(kind, full))
+    return PlannedPass(stage, instance, f"{where} of {source}", plugin, registry.digest(kind, full))
 
 
 def structured(table: Mapping[str, Any], cls: type[T], what: str, source: str) -> T:
     """Return the record of a table; see `config_structure.structure`."""
-    made = plainly(table, cls)
-    if made is not None:
-        return made
+    instance = plainly(table, cls)
+    if instance is not None:
+        return instance
     from rlx_core.pipeline.config.structure import structure  # here, because cattrs takes ten milliseconds to import
 
     return structure(dict(table), cls, what, source)

@@ -233,8 +233,10 @@ class Profile(Shown):
                 facts["line"] = repr(each.source)
             events.append(self._event(each.step.kernel, 1, each.start, each.seconds, facts))
             if each.step in live:
-                at = (each.start - self.origin) * 1e6
-                events.append({"ph": "C", "pid": 1, "name": "live bytes", "ts": at, "args": {"bytes": live[each.step]}})
+                timestamp = (each.start - self.origin) * 1e6
+                events.append(
+                    {"ph": "C", "pid": 1, "name": "live bytes", "ts": timestamp, "args": {"bytes": live[each.step]}}
+                )
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
     def _event(self, name: str, lane: int, start: float, seconds: float, facts: Mapping[str, Any]) -> dict[str, Any]:

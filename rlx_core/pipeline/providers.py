@@ -49,9 +49,9 @@ def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registr
 
 def entries_of(configuration: Configuration, registry: Registry) -> list[Any]:
     """Return the entries of the configured pipeline, none of them checked yet; resolving it reports the errors."""
-    own = configuration.pipeline.get(configuration.use)
-    if own is not None:
-        return [*own.forward, *own.hir, *own.mir, *own.lir, *configuration.include]
+    custom = configuration.pipeline.get(configuration.use)
+    if custom is not None:
+        return [*custom.forward, *custom.hir, *custom.mir, *custom.lir, *configuration.include]
     spec = registry.pipelines.get(full_name(configuration.use))
     if spec is None:
         return []

@@ -37,10 +37,10 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
     if isinstance(config, Configuration):
         return host or host_for(config.plugins), config
     path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
-    said = read_sources(path, overrides)
-    plugins = host or host_for(said.plugins())
-    options = activate_options(plugins, said.option_names()).options
-    return plugins, said.configuration(os.environ, options)
+    sources = read_sources(path, overrides)
+    plugins = host or host_for(sources.plugins())
+    options = activate_options(plugins, sources.option_names()).options
+    return plugins, sources.configuration(os.environ, options)
 
 
 @contextmanager

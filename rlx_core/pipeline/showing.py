@@ -46,7 +46,7 @@ def show(compiled: CompiledProgram, printing: PrintingConfig) -> CompiledProgram
     return compiled
 
 
-def dump(directory: Path, given: Graph, run: PassesRun, lir: Lir) -> None:
+def dump(directory: Path, source_graph: Graph, run: PassesRun, lir: Lir) -> None:
     """Write a program under its name as it was given, before and after the passes of MIR, and its plan.
 
     A link with the name of a file is replaced, never followed; other users cannot read the files.
@@ -58,12 +58,12 @@ def dump(directory: Path, given: Graph, run: PassesRun, lir: Lir) -> None:
     from rlx_core.ir.text_lir import print_lir
 
     levels = {
-        "hir": print_graph(given),
-        "mir-before": print_graph(run.lowered or given),
+        "hir": print_graph(source_graph),
+        "mir-before": print_graph(run.lowered or source_graph),
         "mir": print_graph(lir.graph),
         "lir": print_lir(lir),
     }
-    name = re.sub(r"[^\w.-]", "_", given.name)
+    name = re.sub(r"[^\w.-]", "_", source_graph.name)
     try:
         if directory.is_symlink() and is_foreign(directory.lstat()):
             raise FileError(

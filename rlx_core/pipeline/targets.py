@@ -20,48 +20,48 @@ from rlx_core.plugins.states import attempt
 __all__ = ["find_target", "no_backend", "numbered", "opened", "with_contributed_kernels"]
 
 
-def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Registry]:
+def find_target(host: PluginHost, requested: str | None) -> tuple[str, Backend, Registry]:
     """The backend of a target, and the registry with everybody who extends it.
 
     Raises:
         DeviceError, DeviceUnavailableError: Nothing provides the target, or its plugin cannot be used here.
         PluginError: It does not load, or is no backend.
     """
-    if wanted is None:
+    if requested is None:
         name, backend = preferred_target(host)
     else:
-        name, backend = wanted_target(host, wanted)
+        name, backend = wanted_target(host, requested)
     return name, backend, host.activate_for_compile(name)
 
 
-def wanted_target(host: PluginHost, wanted: str) -> tuple[str, Backend]:
+def wanted_target(host: PluginHost, requested: str) -> tuple[str, Backend]:
     """The name and the backend of a target as users write it: `gpu`, `gpu:1`, or `gpu:absent` for its code alone.
 
     Raises:
         DeviceError: It prints no code without a device. And see `find_target`.
     """
-    if isinstance(wanted, str) and wanted.endswith(f":{ABSENT}"):
-        name = wanted.removesuffix(f":{ABSENT}")
-        found = opened(host, name, even_unavailable=True).absent()
-        if found is None:
+    if isinstance(requested, str) and requested.endswith(f":{ABSENT}"):
+        name = requested.removesuffix(f":{ABSENT}")
+        absent_backend = opened(host, name, even_unavailable=True).absent()
+        if absent_backend is None:
             raise DeviceError(f"target: {name} has nothing that is printed without a device", hint=f'write "{name}"')
-        return name, found
-    name, number = numbered(wanted)
+        return name, absent_backend
+    name, number = numbered(requested)
     backend = opened(host, name)
     return name, backend if number is None else backend.on(number)
 
 
-def numbered(wanted: str) -> tuple[str, int | None]:
+def numbered(requested: str) -> tuple[str, int | None]:
     """A target as users write it, `gpu` or `gpu:1`, as its name and the number of the device.
 
     Raises:
         DeviceError: It is no text, or the text after the colon is not a number.
     """
-    if not isinstance(wanted, str):
-        raise DeviceError(f"target: one is asked for by its name, not by {wanted!r} ({type(wanted).__name__})")
-    name, colon, number = wanted.partition(":")
+    if not isinstance(requested, str):
+        raise DeviceError(f"target: one is asked for by its name, not by {requested!r} ({type(requested).__name__})")
+    name, colon, number = requested.partition(":")
     if colon and not (number.isascii() and number.isdecimal()):
-        raise DeviceError(f"target: {wanted!r} has no number after the colon", hint=f'write "{name}:0"')
+        raise DeviceError(f"target: {requested!r} has no number after the colon", hint=f'write "{name}:0"')
     return name, int(number) if colon else None
 
 
@@ -77,10 +77,10 @@ def opened(host: PluginHost, name: str, *, even_unavailable: bool = False) -> Ba
     spec = host.require("backends", name, even_unavailable=even_unavailable)
     registry = host.registry()
     expected = expectation("backends", spec, registry)
-    found = registry.load("backends", name, expected, even_unavailable=even_unavailable)
-    if isinstance(found, Backend):
-        return found
-    outcome = attempt(found)
+    loaded = registry.load("backends", name, expected, even_unavailable=even_unavailable)
+    if isinstance(loaded, Backend):
+        return loaded
+    outcome = attempt(loaded)
     if outcome.failure is not None:
         cause = outcome.failure.error
         raise PluginError(
@@ -145,7 +145,7 @@ def unusable_backends(host: PluginHost) -> list[tuple[Fact, str | None]]:
     unusable = (State.BLOCKED, State.INCOMPATIBLE, State.FAILED)
     known = known_packages()
     registry = host.registry()
-    found: list[tuple[Fact, str | None]] = [
+    result: list[tuple[Fact, str | None]] = [
         (Fact(verdict.state.value, f"{entry.name}: {verdict.reason}", entry.distribution), verdict.mend)
         for entry, verdict in registry.absent
         if verdict.state in unusable and f"target.{entry.name}" in known
@@ -153,8 +153,8 @@ def unusable_backends(host: PluginHost) -> list[tuple[Fact, str | None]]:
     for (kind, name), refusal in registry.refused.items():
         missing = [str(fact.found) for fact in refusal.facts if fact.label == "missing"]
         if kind == "backends" and missing:
-            found.append((Fact("missing", f"{name}: {missing[0]}"), refusal.hint))
-    return found
+            result.append((Fact("missing", f"{name}: {missing[0]}"), refusal.hint))
+    return result
 
 
 def install_command() -> str | None:
@@ -181,8 +181,8 @@ def fill(target: Target, registry: Registry, table: KernelTable) -> None:
         claim = registry.claims["kernels", spec.name]
         if rows is not None:
             try:
-                guests = (as_guest(row, target, claim.entry.name) for row in rows)
-                table.merge(row for row in guests if row is not None)
+                plugin_kernels = (as_guest(row, target, claim.entry.name) for row in rows)
+                table.merge(row for row in plugin_kernels if row is not None)
                 continue
             except ConfigError as error:
                 registry.leave_out(fault_of(claim, error))

@@ -120,10 +120,10 @@ def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:
         return []
     if isinstance(returned, str | bytes | dict) or not isinstance(returned, Iterable):
         returned = [returned]  # one record, or an object that the next step refuses by name
-    found = list(islice(chain.from_iterable(expand(hook, kind, each) for each in returned), MAX_RECORDS + 1))
-    if len(found) > MAX_RECORDS:
+    result = list(islice(chain.from_iterable(expand(hook, kind, each) for each in returned), MAX_RECORDS + 1))
+    if len(result) > MAX_RECORDS:
         raise PluginError(f"{hook} returned more than {MAX_RECORDS} records, or has no end")
-    return found
+    return result
 
 
 def expand(hook: str, kind: str, item: object) -> Iterable[Contribution]:
@@ -134,8 +134,8 @@ def expand(hook: str, kind: str, item: object) -> Iterable[Contribution]:
         return [OpSpec.of(item)]
     if isinstance(item, KINDS[kind]):
         return [item]
-    found = item.__name__ if isinstance(item, type) else type(item).__name__
-    raise PluginError(f"{hook} returned {found}, not {KINDS[kind].__name__}", Fact("value", repr(item)[:60]))
+    type_name = item.__name__ if isinstance(item, type) else type(item).__name__
+    raise PluginError(f"{hook} returned {type_name}, not {KINDS[kind].__name__}", Fact("value", repr(item)[:60]))
 
 
 def refuse_repetition(claims: Iterable[Claim]) -> None:

@@ -32,10 +32,10 @@ WORDS: Final = (COMPILE, TARGET, "domain", *VERBS.values())
 
 def is_condition(text: str) -> bool:
     """Return whether the condition can become true at some time; others are misspelt."""
-    word, dot, rest = text.partition(".")
+    word, dot, suffix = text.partition(".")
     if word == COMPILE:
         return not dot
-    return word in WORDS and (bool(rest) if dot else word != "domain")
+    return word in WORDS and (bool(suffix) if dot else word != "domain")
 
 
 def conditions_of(kind: str, name: str) -> tuple[str, ...]:
@@ -46,9 +46,9 @@ def conditions_of(kind: str, name: str) -> tuple[str, ...]:
         return target_conditions(name.partition(":")[0])
     if kind == "events":
         return (COMPILE,)
-    domain, _, rest = name.partition(".")
+    domain, _, suffix = name.partition(".")
     if kind in VERBS:
-        return (f"domain.{domain}", VERBS[kind], f"{VERBS[kind]}.{rest or name}")
+        return (f"domain.{domain}", VERBS[kind], f"{VERBS[kind]}.{suffix or name}")
     return (f"domain.{domain}",)
 
 

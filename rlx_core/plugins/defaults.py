@@ -18,9 +18,9 @@ def default_host() -> PluginHost:
     with _lock:
         if _hosts:
             return _hosts[0]
-        made = announced(PluginHost())
+        host = announced(PluginHost())
         if not _hosts:  # a signal handler may have built one meanwhile
-            _hosts.append(made)
+            _hosts.append(host)
         return _hosts[0]
 
 

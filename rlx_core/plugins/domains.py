@@ -19,10 +19,10 @@ UNOWNED: Final = frozenset({"rules", "kernels", "events", "commands", "functions
 
 def owners(entries: Iterable[PluginEntry]) -> Domains:
     """Return the owners of each domain. A distribution that is known to have a target keeps it from plugins of the same name."""
-    found: dict[str, tuple[PluginEntry, ...]] = {}
+    entries_by_domain: dict[str, tuple[PluginEntry, ...]] = {}
     for entry in entries:
-        found[entry.name] = (*found.get(entry.name, ()), entry)
-    return {domain: rightful(domain, those) for domain, those in found.items()}
+        entries_by_domain[entry.name] = (*entries_by_domain.get(entry.name, ()), entry)
+    return {domain: rightful(domain, those) for domain, those in entries_by_domain.items()}
 
 
 def rightful(domain: str, entries: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:

@@ -103,8 +103,8 @@ def named_entry(text: str) -> PluginEntry:
 
     Its domain is the last word of the file's or the module's name, unless the text begins with `domain=`.
     """
-    domain, equals, rest = text.partition("=")
-    address = rest if equals else text
+    domain, equals, suffix = text.partition("=")
+    address = suffix if equals else text
     if address.endswith(".py"):
         path = Path(address).expanduser().absolute()
         fault = None if path.is_file() else f"there is no file {path}"
@@ -173,8 +173,8 @@ def unmet_requirements(requires: tuple[str, ...], versions: Mapping[str, str]) -
     return _exclusions(requires, lambda name: versions.get(normalized(name)), "{} is installed")
 
 
-def _exclusions(requires: tuple[str, ...], version_of: Callable[[str], str | None], found: str) -> Iterator[str]:
-    """Yield the requirements that cannot be parsed, or that exclude the version of their distribution; `found` describes that
+def _exclusions(requires: tuple[str, ...], version_of: Callable[[str], str | None], template: str) -> Iterator[str]:
+    """Yield the requirements that cannot be parsed, or that exclude the version of their distribution; `template` describes that
     version.
     """
     if not requires:
@@ -191,7 +191,7 @@ def _exclusions(requires: tuple[str, ...], version_of: Callable[[str], str | Non
             continue
         version = version_of(requirement.name)
         if applies and version is not None and not requirement.specifier.contains(version, prereleases=True):
-            yield f"needs {requirement.name} {requirement.specifier}, and {found.format(version)}"
+            yield f"needs {requirement.name} {requirement.specifier}, and {template.format(version)}"
 
 
 def normalized(distribution: str) -> str:

@@ -26,11 +26,11 @@ PHRASE: Final = {State.FAILED: "failed", State.BLOCKED: "is blocked", State.INCO
 
 def missing(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]) -> RlxError:
     """Return the error for a name that no plugin provides; `known` are the provided names of its kind."""
-    wanted = {each for each in conditions_of(kind, name) if "." in each}  # `target` alone is not specific
-    candidates = [(entry, verdict) for entry, verdict in absent if wanted & entry.conditions]
+    relevant = {each for each in conditions_of(kind, name) if "." in each}  # `target` alone is not specific
+    candidates = [(entry, verdict) for entry, verdict in absent if relevant & entry.conditions]
     if candidates:
         return unusable(kind, name, candidates)
-    for condition in sorted(wanted):
+    for condition in sorted(relevant):
         if (package := known_packages().get(condition)) is not None:
             return not_installed(kind, name, package)
     return unknown(kind, name, known, absent)

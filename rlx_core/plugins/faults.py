@@ -52,16 +52,16 @@ def fault_of(claim: Claim, error: BaseException) -> ContributionFault:
     failure = Failure.of(cause)
     if cause is error or not failure.where:  # no line of the plugin's own raised: the record itself is at fault
         failure = evolve(failure, where=claim.provenance.place)
-    said = failure.summary.removeprefix(f"{claim.name}: ")
-    reason = f"it does not load ({named_cause(cause)})" if cause is not error else said
+    message = failure.summary.removeprefix(f"{claim.name}: ")
+    reason = f"it does not load ({named_cause(cause)})" if cause is not error else message
     mend = mending(claim.entry, failure)
     return ContributionFault(claim.kind, claim.name, claim.provenance, reason, failure.where, mend, error=cause)
 
 
 def named_cause(error: BaseException) -> str:
     """Return an exception in one line: its class, and the first line of its message."""
-    said = error.message if isinstance(error, RlxError) else str(error)
-    return f"{type(error).__name__}: {said.strip().splitlines()[0]}" if said.strip() else type(error).__name__
+    message = error.message if isinstance(error, RlxError) else str(error)
+    return f"{type(error).__name__}: {message.strip().splitlines()[0]}" if message.strip() else type(error).__name__
 
 
 def as_fact(fault: ContributionFault) -> Fact:

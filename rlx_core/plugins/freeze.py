@@ -46,12 +46,12 @@ def freeze(
     overrides: list[Override] = []
     faults: list[ContributionFault] = []
     for key, group in rivals.items():
-        own = [claim for claim in group if may_have(claim, policy, domains)]
-        if len(own) < len(group):
-            faults += [outside(claim, domains) for claim in group if claim not in own]
-        if not own and all(entry.key in unusable for entry in domains[domain_of(*key) or ""]):
+        allowed = [claim for claim in group if may_have(claim, policy, domains)]
+        if len(allowed) < len(group):
+            faults += [outside(claim, domains) for claim in group if claim not in allowed]
+        if not allowed and all(entry.key in unusable for entry in domains[domain_of(*key) or ""]):
             continue  # using it raises the reason why its plugin is unavailable
-        decision = decide(own, policy, unavailable) if own else not_theirs(group, domains)
+        decision = decide(allowed, policy, unavailable) if allowed else not_theirs(group, domains)
         if isinstance(decision, Refusal):
             refused[key] = decision
             continue
@@ -80,10 +80,10 @@ def told_apart(claims: Iterable[Claim], policy: PluginPolicy) -> Iterator[Claim]
     No author chose such a name, so there is no conflict to resolve; and a target must not lose kernels because two packages
     that extend it are both installed. A configuration that chooses one of them takes precedence.
     """
-    found = list(claims)
-    times = Counter(claim.name for claim in found if claim.kind == "kernels")
-    owners = Counter((claim.name, claim.entry.name) for claim in found if claim.kind == "kernels")
-    for claim in found:
+    result = list(claims)
+    times = Counter(claim.name for claim in result if claim.kind == "kernels")
+    owners = Counter((claim.name, claim.entry.name) for claim in result if claim.kind == "kernels")
+    for claim in result:
         if claim.kind != "kernels" or times[claim.name] == 1 or claim.name in policy.override:
             yield claim
             continue

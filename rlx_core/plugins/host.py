@@ -63,7 +63,7 @@ class PluginHost:
         self.policy: Final = PluginPolicy.from_environment() if policy is None else policy
         self.notes: tuple[str, ...] = ()
         self.index_faults: tuple[str, ...] = ()
-        given: set[EntryKey] = set()
+        explicit: set[EntryKey] = set()
         if entries is None:
             index = installed_plugins()
             known = list(index.entries)
@@ -72,7 +72,7 @@ class PluginHost:
             listed = list(entries)
             known = [each if isinstance(each, PluginEntry) else given_entry(each) for each in listed]
             refuse_namesakes(known)
-            given = {entry.key for each, entry in zip(listed, known, strict=True) if entry is not each}
+            explicit = {entry.key for each, entry in zip(listed, known, strict=True) if entry is not each}
         known = [each for each in known if builtin or each.origin is not PluginOrigin.BUILTIN]
         if builtin and not any(each.origin is PluginOrigin.BUILTIN for each in known):
             known.append(builtin_entry())
@@ -82,9 +82,11 @@ class PluginHost:
         self.notes += self.policy.unmatched(self.entries)
         self.notes += tuple(note for entry in self.entries for note in misspelt_conditions(entry))
         # rlx's own first: its names are then known when a plugin claims one of them.
-        own = [entry for entry in self.entries if entry.origin is PluginOrigin.BUILTIN]
-        wanted = given | enabled.keys()
-        self._at_once = own + [entry for entry in self.entries if entry.key in wanted and entry not in own]
+        builtin_entries = [entry for entry in self.entries if entry.origin is PluginOrigin.BUILTIN]
+        selected = explicit | enabled.keys()
+        self._at_once = builtin_entries + [
+            entry for entry in self.entries if entry.key in selected and entry not in builtin_entries
+        ]
         self._manager = PluginManager(frozenset(entry.module.partition(":")[0] for entry in self.entries))
         self._verdicts: dict[EntryKey, Verdict] = {}
         self._collected: dict[EntryKey, Collected] = {}
@@ -212,9 +214,9 @@ class PluginHost:
         for attempted in (registry, None):
             registry = attempted or self.activate_all()
             table: Any = registry.table(kind)
-            found = [record for record in table.values() if suffix.lower() in record.suffixes]
-            if found:
-                return sorted(found, key=lambda record: self._turn(registry.claims[kind, record.name], suffix))
+            matches = [record for record in table.values() if suffix.lower() in record.suffixes]
+            if matches:
+                return sorted(matches, key=lambda record: self._turn(registry.claims[kind, record.name], suffix))
         raise unknown_suffix(verb, suffix, {each for record in table.values() for each in record.suffixes})
 
     def _turn(self, claim: Claim, suffix: str) -> tuple[bool, bool]:
@@ -264,9 +266,9 @@ class PluginHost:
         """Return rlx's own names, except those that the configuration assigns to this plugin."""
         if entry.origin is PluginOrigin.BUILTIN:
             return {}
-        given = {name for name, choice in self.policy.override.items() if entry.matches(choice.word)}
-        own = (claim for claim in self._claims() if claim.entry.origin is PluginOrigin.BUILTIN)
-        return {(claim.kind, claim.name): claim for claim in own if claim.name not in given}
+        overridden = {name for name, choice in self.policy.override.items() if entry.matches(choice.word)}
+        builtin_claims = (claim for claim in self._claims() if claim.entry.origin is PluginOrigin.BUILTIN)
+        return {(claim.kind, claim.name): claim for claim in builtin_claims if claim.name not in overridden}
 
     def _claims(self) -> list[Claim]:
         return [claim for collected in self._collected.values() for claim in collected.claims]
@@ -296,8 +298,10 @@ def misspelt_conditions(entry: PluginEntry) -> Iterator[str]:
     for each in entry.when:
         if not is_condition(each):
             hint = nearest(each.partition(".")[0], WORDS)
-            said = f"{entry.name} ({entry.distribution} {entry.version}): rlx.when has `{each}`, which is no condition"
-            yield f"{said}; {hint}" if hint else said
+            message = (
+                f"{entry.name} ({entry.distribution} {entry.version}): rlx.when has `{each}`, which is no condition"
+            )
+            yield f"{message}; {hint}" if hint else message
 
 
 def refuse_namesakes(entries: Iterable[PluginEntry]) -> None:

@@ -32,9 +32,9 @@ WORD: Final = "rlx"
 GROUP: Final = "rlx.plugins"
 WHEN_GROUP: Final = "rlx.when"
 FORMAT: Final = 3  # part of the key, so that an rlx with another layout never reads this one's files
-SETTLED: Final = 2.0  # seconds; a directory changed this recently may change again within one clock tick
+MIN_AGE_SECONDS: Final = 2.0  # seconds; a directory changed this recently may change again within one clock tick
 LARGEST: Final = 1 << 26  # bytes of a file; the index of a thousand plugins has less than a hundredth of them
-KEPT: Final = 32  # files, one per set of import paths
+MAX_FILES: Final = 32  # files, one per set of import paths
 METADATA: Final = (".dist-info", ".egg-info", "EGG-INFO")
 
 
@@ -60,7 +60,7 @@ def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = No
         return remembered
     index, sources = scan(search)
     newest = max((each for each in stamps.values() if each is not None), default=0)
-    if newest < (time.time() - SETTLED) * 1e9:
+    if newest < (time.time() - MIN_AGE_SECONDS) * 1e9:
         write(file, index, {source: stamp(source) for source in sources})
     return index
 
@@ -147,7 +147,7 @@ def entries_of(distribution: Distribution, points: Iterable[EntryPoint]) -> list
 
 def core_requirements(requires: Iterable[str]) -> tuple[str, ...]:
     """Return the requirements on rlx-core."""
-    found = []
+    result = []
     for text in requires:
         name = text.strip()
         for index, letter in enumerate(name):
@@ -155,14 +155,14 @@ def core_requirements(requires: Iterable[str]) -> tuple[str, ...]:
                 name = name[:index]
                 break
         if normalized(name) == CORE:
-            found.append(text)
-    return tuple(sorted(found))
+            result.append(text)
+    return tuple(sorted(result))
 
 
 def other_requirements(requires: Iterable[str]) -> set[str]:
     """Return the requirements on a version of another distribution: one of them may have plugins."""
-    own = set(core_requirements(requires))
-    return {text for text in requires if text not in own and any(letter in text for letter in "<>=~")}
+    core = set(core_requirements(requires))
+    return {text for text in requires if text not in core and any(letter in text for letter in "<>=~")}
 
 
 def metadata_place(distribution: Distribution) -> str:
@@ -213,12 +213,12 @@ def read(file: Path) -> PluginIndex | None:
     """Return the cached index, or `None` where it is missing, damaged, not ours alone, or older than its sources."""
     try:
         own_directory(file.parent)
-        found = json.loads(read_own(file, LARGEST))
-        if found["key"] != file.stem:
+        content = json.loads(read_own(file, LARGEST))
+        if content["key"] != file.stem:
             return None
-        if any(stamp(source) != when for source, when in found["sources"].items()):
+        if any(stamp(source) != when for source, when in content["sources"].items()):
             return None
-        return PluginIndex(tuple(entry_from(row) for row in found["entries"]), tuple(map(str, found["faults"])))
+        return PluginIndex(tuple(entry_from(row) for row in content["entries"]), tuple(map(str, content["faults"])))
     except (OSError, CacheError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -245,7 +245,7 @@ def write(file: Path, index: PluginIndex, sources: dict[str, int | None]) -> Non
 def forget_oldest(directory: Path) -> None:
     """Keep the newest few files; a process that reads one of the others meanwhile scans again."""
     files = sorted(directory.glob("index-*.json"), key=lambda each: each.stat().st_mtime_ns)
-    for file in files[:-KEPT]:
+    for file in files[:-MAX_FILES]:
         file.unlink(missing_ok=True)
     for file in directory.iterdir():
         if is_temporary(file.name) and is_abandoned(file.name, file.lstat()):

@@ -72,8 +72,8 @@ def remember(failure: UseFailure, *, is_installed: bool) -> None:
 def recorded(versions: Iterable[tuple[str, str]]) -> list[UseFailure]:
     """The failures of this process and those on disk, of plugins in these versions: (distribution, version)."""
     current = frozenset(versions)
-    found = dict.fromkeys([*_stored(), *_known])
-    return [each for each in found if (each.distribution, each.version) in current]
+    entries = dict.fromkeys([*_stored(), *_known])
+    return [each for each in entries if (each.distribution, each.version) in current]
 
 
 def _stored() -> list[UseFailure]:

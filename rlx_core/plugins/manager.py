@@ -76,9 +76,9 @@ class PluginManager(pluggy.PluginManager):
             return False
         if function.__module__ in self.plugin_modules:
             return True
-        there = vars(sys.modules.get(function.__module__, plugin)).get(function.__name__)
+        member = vars(sys.modules.get(function.__module__, plugin)).get(function.__name__)
         is_elsewhere = function.__module__.partition(".")[0] != plugin.__name__.partition(".")[0]
-        return is_elsewhere and there is function
+        return is_elsewhere and member is function
 
     def holds(self, plugin: object) -> bool:
         """Return whether this very object is registered; plugins need neither be hashable nor compare sanely."""
@@ -110,7 +110,7 @@ class PluginManager(pluggy.PluginManager):
 
     def newer_hooks(self, plugin: object) -> list[str]:
         """Return the hooks of a plugin that are unknown to this rlx-core and not similar to a known name."""
-        found = []
+        newer = []
         for name in dir(plugin):
             function = routine(plugin, name)
             options: Mapping[str, Any] | None = getattr(function, MARK, None)
@@ -118,8 +118,8 @@ class PluginManager(pluggy.PluginManager):
                 continue
             hook = options.get("specname") or name
             if hook not in self.known and not options.get("optionalhook"):
-                found.append(hook)
-        return found
+                newer.append(hook)
+        return newer
 
     def implementations(self, plugin: object) -> dict[str, list[Hook]]:
         """A registered plugin's hooks and the functions that implement them."""
@@ -131,16 +131,16 @@ class PluginManager(pluggy.PluginManager):
 
 def routine(plugin: object, name: str) -> Any:
     """Return the function or method behind an attribute without running a property or `__getattr__`; else `None`."""
-    found = inspect.getattr_static(plugin, name, None)
-    if isinstance(found, staticmethod | classmethod):
-        return found.__func__
-    return found if isinstance(found, FunctionType | MethodType) else None
+    attribute = inspect.getattr_static(plugin, name, None)
+    if isinstance(attribute, staticmethod | classmethod):
+        return attribute.__func__
+    return attribute if isinstance(attribute, FunctionType | MethodType) else None
 
 
 def defined_by(function: Any, plugin: object) -> bool:
     """Return whether a function was written in the plugin itself, not imported into it."""
-    own = plugin.__name__ if inspect.ismodule(plugin) else type(plugin).__module__
-    return bool(function.__module__ == own)
+    module = plugin.__name__ if inspect.ismodule(plugin) else type(plugin).__module__
+    return bool(function.__module__ == module)
 
 
 def place(function: Any) -> Fact:

@@ -22,5 +22,5 @@ def offered_function(name: str) -> Callable[..., Any] | None:
     host, condition = default_host(), f"{VERBS[KIND]}.{name}"
     if not any(condition in entry.conditions for entry in host.entries):
         return None
-    found: Callable[..., Any] = host.load(KIND, name)
-    return found
+    function: Callable[..., Any] = host.load(KIND, name)
+    return function

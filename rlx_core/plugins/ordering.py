@@ -53,11 +53,11 @@ def ordered(records: Mapping[str, Contribution]) -> list[str]:
 
 def relations_of(records: Mapping[str, Contribution]) -> list[Relation]:
     """Yield every relation between present records, in a fixed order."""
-    found: list[Relation] = []
+    relations: list[Relation] = []
     for name in sorted(name for name, record in records.items() if record.before or record.after):
-        found += [Relation(name, other, name) for other in records[name].before if other in records]
-        found += [Relation(other, name, name) for other in records[name].after if other in records]
-    return found
+        relations += [Relation(name, other, name) for other in records[name].before if other in records]
+        relations += [Relation(other, name, name) for other in records[name].after if other in records]
+    return relations
 
 
 def find_cycle(relations: list[Relation], among: set[str]) -> list[Relation]:

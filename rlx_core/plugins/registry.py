@@ -105,8 +105,8 @@ class Registry:
         """The table of one kind, by the kind's name."""
         if kind not in KINDS:
             raise UnknownNameError(f"registry: `{kind}` is not a kind", hint=nearest(kind, KINDS))
-        found: Mapping[str, Contribution] = getattr(self, kind)
-        return found
+        result: Mapping[str, Contribution] = getattr(self, kind)
+        return result
 
     @property
     def hash(self) -> str:
@@ -135,9 +135,9 @@ class Registry:
             DeviceUnavailableError: it is a target whose plugin, driver or library is missing here.
             UnknownNameError: nothing provides it (for a target: DeviceError).
         """
-        found = self.table(kind).get(name)
-        if found is not None:
-            return found
+        record = self.table(kind).get(name)
+        if record is not None:
+            return record
         refusal = self.refused.get((kind, name))
         if refusal is not None and even_unavailable and refusal.kind is DeviceUnavailableError:
             return refusal.claims[0].record
@@ -160,8 +160,8 @@ class Registry:
         record = self.require(kind, name, even_unavailable=even_unavailable)
         claim = self._claim(kind, name)
         try:
-            found = record.load.resolve()
-            complaint = attempt(lambda: expect(found)) if expect is not None else None
+            loaded = record.load.resolve()
+            complaint = attempt(lambda: expect(loaded)) if expect is not None else None
             if complaint is not None and complaint.failure is not None:
                 raise PluginError(f"{name}: {complaint.failure.summary}") from complaint.failure.error
             if complaint is not None and complaint.value is not None:
@@ -169,7 +169,7 @@ class Registry:
         except PluginError as error:
             error.hint = error.hint or fault_of(claim, error).mend
             raise error.with_fact(Fact("plugin", claim.provenance)) from error.__cause__
-        return found
+        return loaded
 
     def usable(self, kind: str, name: str, expect: Expect | None = None) -> Any:
         """Return the object itself, or `None` if it cannot be used: then it is left out, with one warning.

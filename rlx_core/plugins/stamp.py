@@ -57,8 +57,8 @@ def files_in(folder: str) -> Iterator[tuple[str, int, int]]:
                 if entry.name not in IGNORED:
                     yield from files_in(entry.path)
             else:
-                found = entry.stat()
-                yield entry.path, found.st_size, found.st_mtime_ns
+                status = entry.stat()
+                yield entry.path, status.st_size, status.st_mtime_ns
 
 
 def package_of(defined: object) -> str:

@@ -52,9 +52,9 @@ class Failure:
         """Record an exception, and clear the local variables of its frames."""
         frames = traceback.extract_tb(error.__traceback__)
         # The first frames are rlx's and the import system's, and irrelevant to the plugin.
-        own = [frame for frame in frames if not is_machinery(frame.filename)]
+        relevant = [frame for frame in frames if not is_machinery(frame.filename)]
         traceback.clear_frames(error.__traceback__)
-        lines = tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in own)
+        lines = tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in relevant)
         message = error.message if isinstance(error, PluginError) else str(error)
         summary = message if isinstance(error, PluginError) else f"{type(error).__name__}: {message}".rstrip(": ")
         if isinstance(error, SyntaxError):

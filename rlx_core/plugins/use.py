@@ -47,10 +47,10 @@ def fault_at_use(kind: str, name: str, step: str, plugin: str | None, error: Bas
     `None` for code of no plugin, and for rlx's own ops and passes: an exception there is a defect of rlx, of which the
     traceback is the best description.
     """
-    found = owner_of(kind, name, plugin)
-    if found is None or found[1].origin is PluginOrigin.BUILTIN or is_from_signal_handler(error):
+    ownership = owner_of(kind, name, plugin)
+    if ownership is None or ownership[1].origin is PluginOrigin.BUILTIN or is_from_signal_handler(error):
         return None
-    owner, entry = found
+    owner, entry = ownership
     where = line_of(error)
     failure = Failure(error, where, named_cause(error))
     mend = f'{mending(entry, failure)} (or `plugins.block = ["{entry.name}"]` in the configuration)'
@@ -70,22 +70,22 @@ def typed_error(kind: str, name: str, step: str, plugin: str | None, error: Base
 
 def use_error(fault: ContributionFault) -> PluginError:
     """The error for a contribution that raised: the step, the plugin, the record and the remedy."""
-    made = PluginError(
+    result = PluginError(
         f"{fault.name}: {fault.reason}",
         Fact("plugin", f"{fault.owner.plugin} ({fault.owner.distribution} {fault.owner.version})", fault.owner.place),
         Fact("record", fault.what, fault.where or None),
         hint=fault.mend,
     )
-    made.fault = fault
-    return made
+    result.fault = fault
+    return result
 
 
 def leave_row_out(
     kind: str, name: str, step: str, plugin: str | None, error: BaseException
 ) -> ContributionFault | None:
     """The fault of a contribution that is passed over for the next one, after a warning; `None` as for `fault_at_use`."""
-    given = error.fault if isinstance(error, PluginError) else None
-    fault = given if isinstance(given, ContributionFault) else fault_at_use(kind, name, step, plugin, error)
+    attached = error.fault if isinstance(error, PluginError) else None
+    fault = attached if isinstance(attached, ContributionFault) else fault_at_use(kind, name, step, plugin, error)
     if fault is not None:
         warn_of(fault)
     return fault
@@ -104,5 +104,5 @@ def is_from_signal_handler(error: BaseException) -> bool:
 def line_of(error: BaseException) -> str:
     """Return the innermost line outside of rlx-core that an exception passed through, else the innermost line."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if CORE_FOLDER not in Path(each.filename).parents] or list(frames)
-    return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""
+    outside = [each for each in frames if CORE_FOLDER not in Path(each.filename).parents] or list(frames)
+    return f"{outside[-1].filename}:{outside[-1].lineno} in {outside[-1].name}" if outside else ""

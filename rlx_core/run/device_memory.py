@@ -88,26 +88,26 @@ class DeviceMemory(ProgramMemory):
     # --------------------------------------------------------------------------------------------- arrays
 
     def bind(
-        self, leaf: PlanLeaf, array: Any, made: dict[Hashable, Any], *, is_used: bool, is_read: bool
+        self, leaf: PlanLeaf, array: Any, created: dict[Hashable, Any], *, is_used: bool, is_read: bool
     ) -> BoundParam:
         transferred = 0
         if isinstance(array, DeviceArray):
             on_host = None
             if is_read and not leaf.is_donated:
                 key: Hashable = ("on host", leaf.name)
-                if key not in made:
-                    made[key] = array.to_host()
+                if key not in created:
+                    created[key] = array.to_host()
                     transferred += array.nbytes
-                on_host = made[key]
+                on_host = created[key]
             return BoundParam(array, on_host, transferred)
-        there = None
+        on_device = None
         if is_used:
             key = ("on device", self.name, leaf.name)
-            if key not in made:
-                made[key] = self.device.put(array, f"parameter {leaf.name}")
+            if key not in created:
+                created[key] = self.device.put(array, f"parameter {leaf.name}")
                 transferred += array.nbytes
-            there = made[key]
-        return BoundParam(there, None if leaf.is_donated else usable(array), transferred)
+            on_device = created[key]
+        return BoundParam(on_device, None if leaf.is_donated else usable(array), transferred)
 
     def at(self, array: Any) -> At | None:
         return At(array.block.buffer, array.offset) if isinstance(array, DeviceArray) else None
@@ -116,10 +116,10 @@ class DeviceMemory(ProgramMemory):
         return DeviceArray(self.device, array.block, array.offset + offset, type, run)
 
     def accept(self, inputs: Sequence[Any], donated: Sequence[int], params: Collection[Any]) -> Sequence[Any]:
-        given = [x for x in inputs if isinstance(x, DeviceArray)]
-        if not donated or not given:
+        device_inputs = [x for x in inputs if isinstance(x, DeviceArray)]
+        if not donated or not device_inputs:
             return inputs
-        blocks = [x.block for x in (*given, *params)]
+        blocks = [x.block for x in (*device_inputs, *params)]
         ready = list(inputs)
         for number in donated:
             array = inputs[number]
@@ -134,13 +134,15 @@ class DeviceMemory(ProgramMemory):
 
     def element(self, array: DeviceArray, index: int) -> DeviceArray:
         type = array.type.with_shape(array.type.shape[1:])
-        at = At(array.block.buffer, array.offset + index * type.static_nbytes)
-        return self.device.dense(at, type, dense_strides(type))  # a copy, because kernels read at aligned addresses
+        address = At(array.block.buffer, array.offset + index * type.static_nbytes)
+        return self.device.dense(
+            address, type, dense_strides(type)
+        )  # a copy, because kernels read at aligned addresses
 
-    def store(self, array: DeviceArray, at: At) -> None:
+    def store(self, array: DeviceArray, address: At) -> None:
         if array.run is not None:
             array.run.settle()
-        self.device.driver.copy(array.block.buffer, array.offset, at.buffer, at.offset, array.nbytes)
+        self.device.driver.copy(array.block.buffer, array.offset, address.buffer, address.offset, array.nbytes)
 
     # ------------------------------------------------------------------------------------------- transfers
 
@@ -149,22 +151,22 @@ class DeviceMemory(ProgramMemory):
         nbytes = type.static_nbytes
         self.device.driver.copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)
 
-    def fill(self, at: At, nbytes: int, byte: int) -> None:
-        self.device.driver.fill(at.buffer, at.offset, nbytes, byte)
+    def fill(self, address: At, nbytes: int, byte: int) -> None:
+        self.device.driver.fill(address.buffer, address.offset, nbytes, byte)
 
-    def read(self, at: At, type: TensorType, strides: Strides) -> np.ndarray:
+    def read(self, address: At, type: TensorType, strides: Strides) -> np.ndarray:
         shape, dtype = type.static_shape, type.dtype.numpy
         if type.size == 0:
             return np.empty(shape, dtype)
         low, high = extent(type, strides)
         raw = np.empty(high - low, np.uint8)
-        self.device.driver.read(at.buffer, at.offset + low, raw)
+        self.device.driver.read(address.buffer, address.offset + low, raw)
         if strides == dense_strides(type):
             return raw.view(dtype).reshape(shape)
         return strided(raw, -low, shape, dtype, strides)
 
-    def write(self, at: At, array: np.ndarray, *, waits: bool = True) -> None:
-        self.device.driver.write(at.buffer, at.offset, usable(array), waits=waits)
+    def write(self, address: At, array: np.ndarray, *, waits: bool = True) -> None:
+        self.device.driver.write(address.buffer, address.offset, usable(array), waits=waits)
 
     def synchronize(self) -> None:
         self.device.driver.synchronize()

@@ -121,16 +121,16 @@ class Frames:
             except IndexError:  # a run has taken it
                 return
 
-    def bind(self, frame: Frame, buffer: BufferId, at: At) -> None:
+    def bind(self, frame: Frame, buffer: BufferId, address: At) -> None:
         """Bind a buffer to another address and update the arguments that refer to it."""
         bound = frame.bound.get(buffer)
         # Buffers are compared by identity: `==` of a driver's buffers may compare their contents, as it does for bytearrays.
-        if bound is not None and bound.buffer is at.buffer and bound.offset == at.offset:
+        if bound is not None and bound.buffer is address.buffer and bound.offset == address.offset:
             return
-        frame.bound[buffer] = at
+        frame.bound[buffer] = address
         arguments = self.code.arguments.get(buffer)
         if arguments is not None:
-            self.code.place(frame.calls, arguments, at)
+            self.code.place(frame.calls, arguments, address)
 
     def _new(self, params: Params) -> Frame:
         plan, memory, shared, used = self.plan, self.memory, self.shared, self._used()
@@ -145,9 +145,9 @@ class Frames:
             bound[ARENA] = arena.at
             owners.append(arena)
         for number, array in params.arrays.items():
-            at = memory.at(array)
-            assert at is not None, "parameters were bound to arrays of this memory"
-            bound[BufferId("param", number)] = at
+            address = memory.at(array)
+            assert address is not None, "parameters were bound to arrays of this memory"
+            bound[BufferId("param", number)] = address
         frame = Frame(bound, params, memory, owners)
         if not memory.is_host:
             for buffer in self._per_run:

@@ -94,12 +94,12 @@ class ProgramMemory(ABC):
 
     @abstractmethod
     def bind(
-        self, leaf: PlanLeaf, array: Any, made: dict[Hashable, Any], *, is_used: bool, is_read: bool
+        self, leaf: PlanLeaf, array: Any, created: dict[Hashable, Any], *, is_used: bool, is_read: bool
     ) -> BoundParam:
         """Bind a parameter.
 
         Args:
-            made: What programs that share the binding derived from its arrays; a copy in this memory is kept there.
+            created: What programs that share the binding derived from its arrays; a copy in this memory is kept there.
             is_used: Whether code reads it in this memory.
             is_read: Whether steps on the host read it.
 
@@ -132,15 +132,15 @@ class ProgramMemory(ABC):
         """Copy the elements of a value to where they lie densely."""
 
     @abstractmethod
-    def fill(self, at: At, nbytes: int, byte: int) -> None:
+    def fill(self, address: At, nbytes: int, byte: int) -> None:
         """Set bytes."""
 
     @abstractmethod
-    def read(self, at: At, type: TensorType, strides: Strides) -> np.ndarray:
+    def read(self, address: At, type: TensorType, strides: Strides) -> np.ndarray:
         """The elements of a value as an array on the host: in place in the host's memory, else a copy."""
 
     @abstractmethod
-    def write(self, at: At, array: np.ndarray, *, waits: bool = True) -> None:
+    def write(self, address: At, array: np.ndarray, *, waits: bool = True) -> None:
         """Copy a dense array of the host into this memory.
 
         Args:
@@ -164,7 +164,7 @@ class ProgramMemory(ABC):
         """An element of an array along the first axis."""
 
     @abstractmethod
-    def store(self, array: Any, at: At) -> None:
+    def store(self, array: Any, address: At) -> None:
         """Copy an array of this memory to an address."""
 
     def staged(self, frame: Frame, plan: ExecutionPlan, buffer: BufferId) -> At:
@@ -213,7 +213,7 @@ class HostMemory(ProgramMemory):
         return {number: Allocation(At(array, 0)) for number, array in enumerate(plan.constants)}
 
     def bind(
-        self, leaf: PlanLeaf, array: np.ndarray, made: dict[Hashable, Any], *, is_used: bool, is_read: bool
+        self, leaf: PlanLeaf, array: np.ndarray, created: dict[Hashable, Any], *, is_used: bool, is_read: bool
     ) -> BoundParam:
         return BoundParam(usable(array), None)
 
@@ -255,20 +255,20 @@ class HostMemory(ProgramMemory):
         element: np.ndarray = array[index, ...]
         return element
 
-    def store(self, array: np.ndarray, at: At) -> None:
-        self.write(at, usable(array))
+    def store(self, array: np.ndarray, address: At) -> None:
+        self.write(address, usable(array))
 
-    def fill(self, at: At, nbytes: int, byte: int) -> None:
-        bytes_of(at.buffer)[at.offset : at.offset + nbytes] = byte
+    def fill(self, address: At, nbytes: int, byte: int) -> None:
+        bytes_of(address.buffer)[address.offset : address.offset + nbytes] = byte
 
-    def read(self, at: At, type: TensorType, strides: Strides) -> np.ndarray:
-        array, shape, dtype = at.buffer, type.static_shape, type.dtype.numpy
-        if array.shape == shape and array.dtype == dtype and at.offset == 0 and strides == dense_strides(type):
+    def read(self, address: At, type: TensorType, strides: Strides) -> np.ndarray:
+        array, shape, dtype = address.buffer, type.static_shape, type.dtype.numpy
+        if array.shape == shape and array.dtype == dtype and address.offset == 0 and strides == dense_strides(type):
             return array
-        return strided(bytes_of(array), at.offset, shape, dtype, strides)
+        return strided(bytes_of(array), address.offset, shape, dtype, strides)
 
-    def write(self, at: At, array: np.ndarray, *, waits: bool = True) -> None:
-        bytes_of(at.buffer)[at.offset : at.offset + array.nbytes] = bytes_of(array)
+    def write(self, address: At, array: np.ndarray, *, waits: bool = True) -> None:
+        bytes_of(address.buffer)[address.offset : address.offset + array.nbytes] = bytes_of(array)
 
 
 def allocate(nbytes: int, alignment: int, name: str = "cpu") -> np.ndarray:

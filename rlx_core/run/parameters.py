@@ -63,25 +63,25 @@ def bind_params(
         OutOfMemoryError: The memory is too small.
     """
     bindings = params if isinstance(params, Bindings) else Bindings(params)
-    given = {**before.given, **bindings}
+    bound_arrays = {**before.given, **bindings}
     # Data that other programs derived from these arrays are valid here only if all parameters of this program are among them.
-    made = bindings.made if len(bindings) == len(plan.params) else {}
+    created = bindings.made if len(bindings) == len(plan.params) else {}
     transferred, bindings.crossed = bindings.crossed, 0
     arrays: dict[int, Any] = {}
     on_host: dict[int, np.ndarray] = {}
     for number, leaf in enumerate(plan.params):
-        if leaf.name not in given:
+        if leaf.name not in bound_arrays:
             continue
-        array = given[leaf.name]
+        array = bound_arrays[leaf.name]
         if leaf.is_donated and array is before.given.get(leaf.name) and number in before.arrays:
             arrays[number] = before.arrays[number]  # runs have written to it; what was given is an older state
             continue
         buffer = BufferId("param", number)
-        bound = memory.bind(leaf, array, made, is_used=buffer in used, is_read=buffer in read_by_host)
+        bound = memory.bind(leaf, array, created, is_used=buffer in used, is_read=buffer in read_by_host)
         transferred += bound.transferred
         if bound.array is not None:
             arrays[number] = bound.array
         if bound.on_host is not None:
             on_host[number] = bound.on_host
     immutable = frozenset(n for n, leaf in enumerate(plan.params) if leaf.name in bindings.immutable)
-    return Params(arrays, on_host, given, made, immutable), transferred
+    return Params(arrays, on_host, bound_arrays, created, immutable), transferred

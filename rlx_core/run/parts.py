@@ -156,8 +156,8 @@ class Driven(HostPart):
         def store(number: int, array: Any, offset: int) -> None:
             result = self.results[number]
             if result.type.size:
-                at = frame.at(result.location)
-                memory.store(array, At(at.buffer, at.offset + offset))
+                address = frame.at(result.location)
+                memory.store(array, At(address.buffer, address.offset + offset))
 
         operands = [memory.operand(frame, each.location, each.type) for each in self.operands if each is not None]
         try:

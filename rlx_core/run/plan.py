@@ -68,8 +68,13 @@ class PlannedOutput:
     @property
     def is_in_place(self) -> bool:
         """Whether the last step leaves the output where the caller gets it: as the whole of the donated buffer."""
-        at = self.location
-        return at is not None and at.buffer == self.donor and at.offset == 0 and is_dense(self.type, at.strides)
+        location = self.location
+        return (
+            location is not None
+            and location.buffer == self.donor
+            and location.offset == 0
+            and is_dense(self.type, location.strides)
+        )
 
 
 @frozen(eq=False)

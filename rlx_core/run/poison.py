@@ -103,10 +103,10 @@ class Guard:
             start = arena.size if each is None else each.slot.offset
             changed = np.flatnonzero(arena[end:start] != POISON)
             if changed.size:
-                at = end + int(changed[0])
-                near = min(live, key=lambda o: min(abs(o.slot.offset - at), abs(o.slot.end - at)), default=None)
-                said = "nothing" if near is None else f"{near.label}, bytes {near.slot.offset} to {near.slot.end}"
-                raise _violation(step, f"byte {at} of the arena", changed.size, Fact("next to", said))
+                offset = end + int(changed[0])
+                near = min(live, key=lambda o: min(abs(o.slot.offset - offset), abs(o.slot.end - offset)), default=None)
+                neighbour = "nothing" if near is None else f"{near.label}, bytes {near.slot.offset} to {near.slot.end}"
+                raise _violation(step, f"byte {offset} of the arena", changed.size, Fact("next to", neighbour))
             end = max(end, start if each is None else each.slot.end)
 
 

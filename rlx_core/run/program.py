@@ -175,9 +175,9 @@ class PlannedProgram(Program):
         """Bind the inputs; the bytes that were copied to a device."""
         frames, memory, transferred = self.frames, self.memory, 0
         for number, array in enumerate(inputs):
-            buffer, at = BufferId("input", number), memory.at(array)
-            if at is not None:
-                frames.bind(frame, buffer, at)
+            buffer, address = BufferId("input", number), memory.at(array)
+            if address is not None:
+                frames.bind(frame, buffer, address)
             elif buffer in self._used and array.size:
                 frames.bind(frame, buffer, memory.staged(frame, self.plan, buffer))
                 memory.write(frame.bound[buffer], array, waits=waits)
@@ -222,7 +222,7 @@ class PlannedProgram(Program):
                         transferred += part.run(frame, on_host)
                 if guard is not None:
                     number = part.steps[-1]
-                    results = started.results.own.values()
+                    results = started.results.returned.values()
                     guard.after(number, frame, results, self.compiled.unused_scratch(frame, number))
         return transferred
 

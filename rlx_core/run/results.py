@@ -27,11 +27,11 @@ class ResultMemory:
     """Arrays in the program's memory for the outputs of one run.
 
     Attributes:
-        own: Number of the buffer → the array that is handed to the caller as it is.
+        returned: Number of the buffer → the array that is handed to the caller as it is.
         copies: Number of the output → the array that it is copied to.
     """
 
-    own: dict[int, Any] = field(factory=dict)
+    returned: dict[int, Any] = field(factory=dict)
     copies: dict[int, Any] = field(factory=dict)
 
 
@@ -53,21 +53,21 @@ class Results:
         Raises:
             OutOfMemoryError: There is not that much memory.
         """
-        memory, frames, made = self._memory, self._frames, ResultMemory()
+        memory, frames, result_memory = self._memory, self._frames, ResultMemory()
         for number, type in self._own:
             buffer = BufferId("result", number)
             if on_host:
                 frames.bind(frame, buffer, memory.staged(frame, self._plan, buffer))
                 continue
-            made.own[number] = array = memory.result(type)
-            at = memory.at(array)
-            assert at is not None, "results lie in this memory"
-            frames.bind(frame, buffer, at)
+            result_memory.returned[number] = array = memory.result(type)
+            address = memory.at(array)
+            assert address is not None, "results lie in this memory"
+            frames.bind(frame, buffer, address)
         if not on_host:
             for number, output in self._copied:
                 if not (output.is_in_place and self._returns(output.donor, inputs)):
-                    made.copies[number] = memory.result(output.type)
-        return made
+                    result_memory.copies[number] = memory.result(output.type)
+        return result_memory
 
     def _returns(self, donor: BufferId | None, inputs: Sequence[Any]) -> bool:
         """Whether the caller gets the donated array itself: an input that lies in this memory, or on the host a parameter."""
@@ -76,14 +76,20 @@ class Results:
 
     # ------------------------------------------------------------------------------ in the program's memory
 
-    def in_memory(self, frame: Frame, inputs: Sequence[Any], params: Params, made: ResultMemory, run: Any) -> list[Any]:
+    def in_memory(
+        self, frame: Frame, inputs: Sequence[Any], params: Params, result_memory: ResultMemory, run: Any
+    ) -> list[Any]:
         """The outputs as arrays of the program's memory; `run` is the run that computes them."""
         memory = self._memory
-        results = [self._value(frame, number, each, made, run) for number, each in enumerate(self._plan.outputs)]
+        results = [
+            self._value(frame, number, each, result_memory, run) for number, each in enumerate(self._plan.outputs)
+        ]
         # After all values were copied, because one may lie in a buffer that another donation overwrites.
         for number, output, donor in self._donors:
-            if number in made.copies and (donor.kind == "param" or memory.at(inputs[donor.number]) is not None):
-                source = memory.at(made.copies[number])
+            if number in result_memory.copies and (
+                donor.kind == "param" or memory.at(inputs[donor.number]) is not None
+            ):
+                source = memory.at(result_memory.copies[number])
                 assert source is not None, "results lie in this memory"
                 memory.copy_to(source, output.type, dense_strides(output.type), frame.bound[donor])
             if self._returns(donor, inputs):
@@ -91,19 +97,21 @@ class Results:
                 results[number] = memory.part(array, 0, output.type, dense_strides(output.type), run)
         return results
 
-    def _value(self, frame: Frame, number: int, output: PlannedOutput, made: ResultMemory, run: Any) -> Any:
+    def _value(self, frame: Frame, number: int, output: PlannedOutput, result_memory: ResultMemory, run: Any) -> Any:
         """An output as a separate array; `None` for one that is in place in a donated array."""
-        memory, at = self._memory, output.location
-        if at is None:
+        memory, location = self._memory, output.location
+        if location is None:
             return memory.result(output.type)
         if output.kind == "own":
-            return memory.part(made.own[at.buffer.number], at.offset, output.type, at.strides, run)
-        if number not in made.copies:
+            return memory.part(
+                result_memory.returned[location.buffer.number], location.offset, output.type, location.strides, run
+            )
+        if number not in result_memory.copies:
             return None
-        copy = made.copies[number]
+        copy = result_memory.copies[number]
         target = memory.at(copy)
         assert target is not None, "results lie in this memory"
-        memory.copy_to(frame.at(at), output.type, at.strides, target)
+        memory.copy_to(frame.at(location), output.type, location.strides, target)
         return memory.part(copy, 0, output.type, dense_strides(output.type), run)
 
     # ---------------------------------------------------------------------------------------- on the host
@@ -120,11 +128,11 @@ class Results:
             results.append(memory.read(frame.at(output.location), output.type, output.location.strides))
             nread += output.type.static_nbytes
         for number, output, donor in self._donors:
-            given = inputs[donor.number] if donor.kind == "input" else params.given[plan.params[donor.number].name]
-            is_staged = donor.kind == "input" and isinstance(given, np.ndarray)
+            donated = inputs[donor.number] if donor.kind == "input" else params.given[plan.params[donor.number].name]
+            is_staged = donor.kind == "input" and isinstance(donated, np.ndarray)
             if not is_staged and not output.is_in_place:
                 memory.write(frame.bound[donor], np.ascontiguousarray(results[number]))
-            if isinstance(given, np.ndarray):
-                np.copyto(given, results[number])
-                results[number] = given
+            if isinstance(donated, np.ndarray):
+                np.copyto(donated, results[number])
+                results[number] = donated
         return results, nread

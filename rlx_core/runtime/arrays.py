@@ -107,26 +107,26 @@ def _expect_here(entry: Declared, data: Placed, memory: ArgumentMemory | None) -
         )
 
 
-def _expect_dtype(entry: Declared, found: DType, shape: Sequence[int] | None) -> None:
-    if found is entry.type.dtype:
+def _expect_dtype(entry: Declared, actual: DType, shape: Sequence[int] | None) -> None:
+    if actual is entry.type.dtype:
         return
-    given = found if shape is None else TensorType(found, shape)
+    description = actual if shape is None else TensorType(actual, shape)
     raise DtypeError(
-        f"run: {entry.name} must be {entry.type.dtype}, not {found}",
+        f"run: {entry.name} must be {entry.type.dtype}, not {actual}",
         entry.fact,
-        Fact("given", given),
+        Fact("given", description),
         hint=f"convert it: numpy.asarray({entry.name}, {entry.type.dtype.numpy.name!r})",
     )
 
 
-def from_bytes(entry: Declared, data: Bytes, of: DType) -> np.ndarray:
+def from_bytes(entry: Declared, data: Bytes, element_type: DType) -> np.ndarray:
     """Little-endian bytes as an array of the entry's type.
 
     Raises:
         DtypeError, LengthMismatchError: The dtype or the number of bytes is not the entry's.
         FormatError: The entry's dims are not all known.
     """
-    _expect_dtype(entry, of, None)
+    _expect_dtype(entry, element_type, None)
     if not entry.type.is_static:
         raise FormatError(f"run: the dims of {entry.name} ({entry.type}) cannot be told from bytes; pass an array")
     nbytes = memoryview(data).nbytes
@@ -134,22 +134,23 @@ def from_bytes(entry: Declared, data: Bytes, of: DType) -> np.ndarray:
         raise LengthMismatchError(
             f"run: {entry.name} ({entry.type}) has {entry.type.nbytes} bytes, not {nbytes}", entry.fact
         )
-    return flat_from_bytes(entry, data, of).reshape(entry.type.static_shape)
+    return flat_from_bytes(entry, data, element_type).reshape(entry.type.static_shape)
 
 
-def flat_from_bytes(entry: Declared, data: Bytes, of: DType) -> np.ndarray:
+def flat_from_bytes(entry: Declared, data: Bytes, element_type: DType) -> np.ndarray:
     """Little-endian bytes as a flat array of the entry's dtype, of as many elements as they hold.
 
     Raises:
         DtypeError, LengthMismatchError: The dtype is not the entry's, or the bytes are no whole number of elements.
     """
-    _expect_dtype(entry, of, None)
+    _expect_dtype(entry, element_type, None)
     raw = np.frombuffer(memoryview(data).cast("B"), np.uint8)
-    if raw.size % of.itemsize:
+    if raw.size % element_type.itemsize:
         raise LengthMismatchError(
-            f"run: {entry.name} has {raw.size} bytes, not a multiple of the {of.itemsize} of a {of}", entry.fact
+            f"run: {entry.name} has {raw.size} bytes, not a multiple of the {element_type.itemsize} of a {element_type}",
+            entry.fact,
         )
-    return raw.view(of.numpy.newbyteorder("<")).astype(of.numpy, copy=False)
+    return raw.view(element_type.numpy.newbyteorder("<")).astype(element_type.numpy, copy=False)
 
 
 def reshaped(entry: Declared, flat: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -198,7 +199,7 @@ class ParameterMemory:
 
 
 def separated(
-    entries: Sequence[Declared], arrays: Sequence[np.ndarray], held: ParameterMemory | None = None
+    entries: Sequence[Declared], arrays: Sequence[np.ndarray], parameter_memory: ParameterMemory | None = None
 ) -> list[np.ndarray]:
     """Return the arrays of a program with donations; each donated one is writable and shares no byte with another or a parameter.
 
@@ -206,31 +207,33 @@ def separated(
     contents. So is an input that lies in a parameter which the run writes to.
 
     Args:
-        held: Memory of the bound parameters, which do not move.
+        parameter_memory: Memory of the bound parameters, which do not move.
     """
-    held = held or ParameterMemory()
+    parameter_memory = parameter_memory or ParameterMemory()
     # Arrays on a device are its program's matter.
     ready = [
         writable(a) if e.is_donated and isinstance(a, np.ndarray) else a for e, a in zip(entries, arrays, strict=True)
     ]
     spans = {i: _span(a) for i, a in enumerate(ready) if isinstance(a, np.ndarray) and a.size}
-    copied = _sharing(spans, held.spans) if any(e.is_donated for e in entries) else set()
+    copied = _sharing(spans, parameter_memory.spans) if any(e.is_donated for e in entries) else set()
     copied = {i for i in copied if entries[i].is_donated}
-    copied |= {i for i, (start, end) in spans.items() for low, high in held.written if start < high and low < end}
+    copied |= {
+        i for i, (start, end) in spans.items() for low, high in parameter_memory.written if start < high and low < end
+    }
     return [a.copy() if i in copied else a for i, a in enumerate(ready)]
 
 
 def _sharing(spans: Mapping[int, Span], others: Sequence[Span]) -> set[int]:
     """Return the indices of spans that share a byte with another span, or with one of `others`."""
-    found: set[int] = set()
+    overlapping: set[int] = set()
     # Along the starts, a span overlaps an earlier one exactly if it begins before the furthest end so far.
     furthest, owner = 0, -1
     for start, end, i in sorted((*((*span, i) for i, span in spans.items()), *((*span, -1) for span in others))):
         if start < furthest:
-            found |= {i, owner}
+            overlapping |= {i, owner}
         if end > furthest:
             furthest, owner = end, i
-    return found - {-1}
+    return overlapping - {-1}
 
 
 def _span(array: np.ndarray) -> Span:

@@ -59,7 +59,7 @@ class BoundProgram:
     program: Program
     lir: Lir
     version: int = -1
-    held: ParameterMemory = field(factory=ParameterMemory)
+    parameter_memory: ParameterMemory = field(factory=ParameterMemory)
     entry: Callable[..., Any] | None = None
     runs: int = 0
     is_checked: bool = False  # its results had the declared types once
@@ -109,8 +109,8 @@ class BoundPrograms:
         with self.lock:
             known = {**self.weights.arrays, **ready}
             if self.donated:
-                apart = separated([self.params[name] for name in known], list(known.values()))
-                known = dict(zip(known, apart, strict=True))
+                copies = separated([self.params[name] for name in known], list(known.values()))
+                known = dict(zip(known, copies, strict=True))
                 for name in self.donated & ready.keys():
                     if isinstance(known[name], np.ndarray):
                         known[name] = known[name].view()  # a new view, even if it is the array that was passed before
@@ -127,11 +127,11 @@ class BoundPrograms:
         weights = self.weights
         self._expect_bound(weights)
         binding = self._binding(arrays, weights)
-        found = self.programs.get(binding)
-        if found is None or found.version != weights.version:
-            found = self._newly_bound(arrays, binding, weights)
-        self.latest = found
-        return found
+        program = self.programs.get(binding)
+        if program is None or program.version != weights.version:
+            program = self._newly_bound(arrays, binding, weights)
+        self.latest = program
+        return program
 
     def open(self, bound: BoundProgram) -> None:
         """Create the entry of a program that has just run, for the fast path: by now its frame can become the entry's."""
@@ -156,11 +156,11 @@ class BoundPrograms:
         lir = self.compiled.specialize(binding)
         return lir, self._prepared(lir, weights)
 
-    def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, given: Weights) -> BoundProgram:
-        """Return the program for sizes that were read off the inputs and the weights `given`."""
+    def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, expected: Weights) -> BoundProgram:
+        """Return the program for sizes that were read off the inputs and the weights `expected`."""
         with self.lock, collecting_seldom():  # once, although planning and building each ask for it
             weights = self.weights
-            if weights is not given:  # another thread has bound others
+            if weights is not expected:  # another thread has bound others
                 binding = self._binding(arrays, weights)
             bound = self.programs.get(binding)
             if bound is None:
@@ -172,7 +172,9 @@ class BoundPrograms:
                 bound.entry, bound.runs = None, 0
                 prepared = self._prepared(bound.lir, weights)
                 bound.program.bind(prepared)
-                bound.held = ParameterMemory.of(prepared, self.donated) if self.has_donations else ParameterMemory()
+                bound.parameter_memory = (
+                    ParameterMemory.of(prepared, self.donated) if self.has_donations else ParameterMemory()
+                )
                 bound.version = weights.version
             return bound
 
@@ -189,8 +191,8 @@ class BoundPrograms:
             return DimBinding()
         types = {name: e.type for name, e in self.inputs.items()}
         symbolic = {name: e.type for name, e in self.params.items() if not e.type.is_static}
-        found = dict(zip(self.inputs, arrays, strict=True)) | {name: weights.arrays[name] for name in symbolic}
-        return infer_binding({**types, **symbolic}, found)
+        arrays_by_name = dict(zip(self.inputs, arrays, strict=True)) | {name: weights.arrays[name] for name in symbolic}
+        return infer_binding({**types, **symbolic}, arrays_by_name)
 
     def _expect_bound(self, weights: Weights) -> None:
         if len(weights.arrays) == len(self.params):

@@ -57,14 +57,14 @@ class CompileCache:
         """
 
         def make() -> object:
-            found = self._read(key, from_bytes)
-            if found is not None:
-                return found
-            made = compile()
-            data = to_bytes(made) if self.disk is not None and to_bytes is not None else None
+            stored = self._read(key, from_bytes)
+            if stored is not None:
+                return stored
+            compiled = compile()
+            data = to_bytes(compiled) if self.disk is not None and to_bytes is not None else None
             if self.disk is not None and data is not None:
                 self.disk.put(key, data)
-            return made
+            return compiled
 
         return self.memory.get_or_make(key, make)  # type: ignore[return-value]
 
@@ -101,14 +101,14 @@ def default_cache(configuration: Configuration) -> CompileCache:
 def disk_caches(settings: CacheConfig) -> list[DiskCache | None]:
     """Return the disk caches of programs and of objects; where files cannot be stored safely, one warning gives the reason."""
     base = Path(settings.directory) if settings.directory else cache_directory()
-    found: list[DiskCache | None] = []
+    caches: list[DiskCache | None] = []
     reasons: dict[str, list[str]] = {}
     for kind in KINDS:
         try:
-            found.append(DiskCache(base / kind, max_nbytes=settings.limit))
+            caches.append(DiskCache(base / kind, max_nbytes=settings.limit))
         except CacheError as error:
-            found.append(None)
+            caches.append(None)
             reasons.setdefault(f"{error.message}; {error.hint}" if error.hint else error.message, []).append(kind)
     for reason, kinds in reasons.items():
         warnings.warn(f"{' and '.join(kinds)} are not kept on disk: {reason}", RuntimeWarning, stacklevel=2)
-    return found
+    return caches

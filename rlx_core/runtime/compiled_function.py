@@ -68,9 +68,9 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if not kwargs:
-            found: R_co = self._straight.call(args)
-            if found is not NotImplemented:
-                return found
+            result: R_co = self._straight.call(args)
+            if result is not NotImplemented:
+                return result
         return self._checked(args, kwargs)
 
     def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -105,10 +105,10 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         import rlx_core  # whose function is the public one: pickles name it
 
         expect_default_host(self._graph.name, self._options["host"])
-        given = {name: self._options[name] for name in ("target", "config") if self._options[name] is not None}
+        options = {name: self._options[name] for name in ("target", "config") if self._options[name] is not None}
         if self._signature.classes:
-            given["classes"] = self._signature.classes
-        read = functools.partial(rlx_core.from_bytes, **given) if given else rlx_core.from_bytes
+            options["classes"] = self._signature.classes
+        read = functools.partial(rlx_core.from_bytes, **options) if options else rlx_core.from_bytes
         return read, (rlx_core.to_bytes(self),)
 
     def __copy__(self) -> CompiledFunction[P, R_co]:
@@ -243,8 +243,8 @@ def compile_function(
     free = [name for name, argument in named.items() if _is_input(name, argument)]
     with transforming_for(config, host):
         traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
-    given = {name: named[name] for name in free}
-    donations = donations_of("compile", function, donated, given, traced)
+    free_arguments = {name: named[name] for name in free}
+    donations = donations_of("compile", function, donated, free_arguments, traced)
     options: dict[str, Any] = {"target": target, "config": config, "host": host, "donations": donations}
     compiled = compile_graph(traced.graph, **options, cache=default_cache)
     leaves, tree = flatten_arguments(named)

@@ -50,15 +50,15 @@ def devices(target: str | None = None, *, host: PluginHost | None = None) -> lis
     plugins = host or default_host()
     if target is not None:
         name, number = numbered(target)
-        found = _of(name, plugins)
-        return found if number is None else [found[_expected(number, found, name)]]
-    found = []
+        listed = _of(name, plugins)
+        return listed if number is None else [listed[_expected(number, listed, name)]]
+    listed = []
     for name in sorted(plugins.activate_all().backends):
         try:
-            found += _of(name, plugins)
+            listed += _of(name, plugins)
         except RlxError:  # `rlx doctor` and an explicit request by name report the missing dependency
             continue
-    return found
+    return listed
 
 
 @checked_call
@@ -91,11 +91,11 @@ def _of(name: str, host: PluginHost) -> list[DeviceName]:
     return [DeviceName(f"{name}:{i}", each) for i, each in enumerate(opened(host, name).devices())]
 
 
-def _expected(number: int, found: list[DeviceName], name: str) -> int:
-    if number < len(found):
+def _expected(number: int, listed: list[DeviceName], name: str) -> int:
+    if number < len(listed):
         return number
     raise DeviceError(
-        f"{name}:{number}: there {'is' if len(found) == 1 else 'are'} {len(found)}, counted from 0",
-        *(Fact(each.target, each.name) for each in found),
-        hint=nearest(f"{name}:{number}", [each.target for each in found]),
+        f"{name}:{number}: there {'is' if len(listed) == 1 else 'are'} {len(listed)}, counted from 0",
+        *(Fact(each.target, each.name) for each in listed),
+        hint=nearest(f"{name}:{number}", [each.target for each in listed]),
     )

@@ -43,12 +43,12 @@ def _next_values(donated: Sequence[str], traced: Trace) -> dict[str, int | None]
     """
     outputs = list(zip(traced.results.names, traced.graph.outputs, strict=True))
     taken: set[int] = set()
-    found: dict[str, int | None] = {}
+    result: dict[str, int | None] = {}
     for name in donated:
-        wanted = traced.graph.input_types[name]
-        fitting = [i for i, (_, v) in enumerate(outputs) if v.type == wanted and i not in taken]
+        expected = traced.graph.input_types[name]
+        fitting = [i for i, (_, v) in enumerate(outputs) if v.type == expected and i not in taken]
         tail = name.rpartition(".")[2]
         best = min(fitting, key=lambda i: outputs[i][0].rpartition(".")[2] != tail, default=None)
-        found[name] = best
+        result[name] = best
         taken |= {best} if best is not None else set()
-    return found
+    return result

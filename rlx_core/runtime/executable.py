@@ -197,8 +197,8 @@ class Executable:
             GuardError, BindingError: Sizes that contradict one another or the program's guards.
             PlaceError: An array that lies on another device.
         """
-        given = self._given(inputs or {})
-        results = self.run_slots([given[n] for n in self._inputs], outputs=outputs)
+        arrays = self._given(inputs or {})
+        results = self.run_slots([arrays[n] for n in self._inputs], outputs=outputs)
         self._refresh_handles(results)
         return results
 
@@ -206,9 +206,9 @@ class Executable:
         """The outputs for inputs in manifest order; handles take no part."""
         entry = self._shared.door.entry
         if entry is not None and outputs is None and not self._shared.has_donations:
-            found: tuple[Any, ...] = entry(*arrays)
-            if found is not NotImplemented:
-                return found
+            result: tuple[Any, ...] = entry(*arrays)
+            if result is not NotImplemented:
+                return result
         return tuple(map(wrapped, self._run_checked(arrays, outputs or self._wanted)))
 
     @in_standard_modes
@@ -223,17 +223,17 @@ class Executable:
             bound = self._shared.bound(ready)
             if self._shared.has_donations:
                 self._take_donations(arrays, ready)
-                ready = separated(self._entries, ready, bound.held)
+                ready = separated(self._entries, ready, bound.parameter_memory)
             results = NotImplemented if bound.entry is None or outputs is not None else bound.entry(*ready)
             if results is NotImplemented:
                 results = self._run_observed(bound, ready, outputs)
             if self._wanted is None:  # an entry puts results where the inputs are
                 self._shared.open(bound)
         except (MemoryError, ImportError, AttributeError, OSError) as error:
-            said = in_our_words("run", error)
-            if said is None:
+            translated = in_our_words("run", error)
+            if translated is None:
                 reraise(error, "backends", self._compiled.target.name, "a run of its program")
-            raise said from error
+            raise translated from error
         return results
 
     def _take_donations(self, arrays: Sequence[Any], ready: list[Any]) -> None:
@@ -251,7 +251,7 @@ class Executable:
         """Run a program step by step, and report the run to the profile that is active, if one is."""
         checks = self._traced is not None and nonfinite.active() is not None
         # A run may overwrite its donated inputs, so the copies are kept to evaluate the program again with the original values.
-        given = [copy.copy(a) if e.is_donated and checks else a for e, a in zip(self._entries, ready, strict=True)]
+        observed = [copy.copy(a) if e.is_donated and checks else a for e, a in zip(self._entries, ready, strict=True)]
         weights = {n: copy.copy(a) if n in self._shared.donated and checks else a for n, a in self.weights.items()}
         profile, start = active(), time.perf_counter()
         results = self._run_program(bound, ready, outputs)
@@ -262,7 +262,7 @@ class Executable:
             profile.run(self._compiled.report.name, bound.lir, start, bound.program.traffic)
         if checks:
             assert self._traced is not None, "checks are made of programs whose graph is known"
-            inputs = dict(zip(self._inputs, given, strict=True))
+            inputs = dict(zip(self._inputs, observed, strict=True))
             nonfinite.expect_finite_results(self._traced, inputs, weights, results)
         return results
 
@@ -299,12 +299,12 @@ class Executable:
             DtypeError, LengthMismatchError: A dtype or a number of bytes is not the input's.
         """
         flat = {}
-        for name, (data, of) in inputs.items():
+        for name, (data, element_type) in inputs.items():
             entry = self._entry(name, self._inputs, "input")
             read = from_bytes if entry.type.is_static else flat_from_bytes
-            flat[name] = np.ravel(read(entry, data, dtype(of)))
-        given = {name: np.ravel(array) for name, array in self._given(flat).items()}
-        return [_typed(result) for result in self.run(self._shaped(given))]
+            flat[name] = np.ravel(read(entry, data, dtype(element_type)))
+        values = {name: np.ravel(array) for name, array in self._given(flat).items()}
+        return [_typed(result) for result in self.run(self._shaped(values))]
 
     # --------------------------------------------------------------------------------- handles
 
@@ -317,12 +317,12 @@ class Executable:
             UnknownNameError: There is no such input, or no output of that number.
         """
         if name in self._inputs:
-            kept = checked(self._inputs[name], array, self._memory)
+            bound = checked(self._inputs[name], array, self._memory)
         else:
-            kept = as_array(array)
+            bound = as_array(array)
             self._expect_output(name)
         with self._handle_lock:
-            self._handles[name] = kept
+            self._handles[name] = bound
 
     def read_handle(self, name: str) -> np.ndarray:
         """Return the current value of a handle.
@@ -341,8 +341,10 @@ class Executable:
     def __copy__(self) -> Executable:
         """Return an executable with separate programs and handles. Weights are shared as long as no run writes to them."""
         known = self._shared.weights.arrays
-        own = {name: array.copy(order="K") if name in self._shared.donated else array for name, array in known.items()}
-        return self._with(own, {name: array.copy(order="K") for name, array in self._handles.copy().items()})
+        copies = {
+            name: array.copy(order="K") if name in self._shared.donated else array for name, array in known.items()
+        }
+        return self._with(copies, {name: array.copy(order="K") for name, array in self._handles.copy().items()})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Executable:
         """Return an executable with separate programs, handles and weights."""
@@ -351,10 +353,10 @@ class Executable:
         )
 
     def _with(self, weights: Mapping[str, np.ndarray], handles: Mapping[str, np.ndarray]) -> Executable:
-        made = Executable(self._compiled, outputs=self._wanted, traced=self._traced)
-        made.set_params(weights)
-        made._handles.update(handles)
-        return made
+        duplicate = Executable(self._compiled, outputs=self._wanted, traced=self._traced)
+        duplicate.set_params(weights)
+        duplicate._handles.update(handles)
+        return duplicate
 
     def __reduce__(self) -> NoReturn:
         raise FormatError(
@@ -369,14 +371,14 @@ class Executable:
         for name in inputs:
             self._entry(name, self._inputs, "input")
         handles = {name: array for name, array in self._handles.copy().items() if name in self._inputs}
-        given = {**handles, **inputs}
-        missing = [name for name in self._inputs if name not in given]
+        arrays = {**handles, **inputs}
+        missing = [name for name in self._inputs if name not in arrays]
         if missing:
             raise MissingInputError(
                 f"run: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not given",
                 *(Fact(n, self._inputs[n].type, self._inputs[n].source) for n in missing),
             )
-        return given
+        return arrays
 
     def _shaped(self, flat: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         binding = infer_binding_from_counts(self.inputs, {name: array.size for name, array in flat.items()})
@@ -443,5 +445,5 @@ def expect_results(lir: Lir, results: Sequence[Any]) -> None:
     for number, (result, type) in enumerate(zip(results, types, strict=True)):
         shape = getattr(result, "shape", None)
         if shape is None or tuple(shape) != type.static_shape or result.dtype not in (type.dtype, type.dtype.numpy):
-            found = f"{result.dtype}{list(shape)}" if shape is not None else result.__class__.__name__
-            raise TypeError(f"result {number} is {found}, and {type} is declared")
+            actual = f"{result.dtype}{list(shape)}" if shape is not None else result.__class__.__name__
+            raise TypeError(f"result {number} is {actual}, and {type} is declared")

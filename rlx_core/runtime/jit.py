@@ -41,7 +41,7 @@ __all__ = ["Jitted", "Variant", "jit", "leaf_key", "run_compiled"]
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-Rest = ParamSpec("Rest")
+Remaining = ParamSpec("Remaining")
 Owner = TypeVar("Owner")
 
 _MANY_VARIANTS = 32
@@ -77,7 +77,7 @@ class Jitted(Generic[P, R_co]):
         function: The function to trace.
         options: Of the compilation.
         donate: Names of donated arguments.
-        made: Call that creates it again, for pickles; `None` for internal functions.
+        recipe: Call that creates it again, for pickles; `None` for internal functions.
         outputs: The location of results.
         prefers_device: Whether results lie on the device by default, if its memory is not the host's.
         static: Arguments that are no arrays, if there are such.
@@ -88,7 +88,7 @@ class Jitted(Generic[P, R_co]):
         function: Callable[P, R_co],
         options: Mapping[str, Any],
         donate: Sequence[str],
-        made: functools.partial[Any] | None = None,
+        recipe: functools.partial[Any] | None = None,
         outputs: Outputs | None = None,
         static: StaticArguments | None = None,
         *,
@@ -100,7 +100,7 @@ class Jitted(Generic[P, R_co]):
         self._function = function if static is None else static.unwrapping()
         self._options = options
         self._donate = names("jit: donate", donate, 'donate="params"')
-        self._made = made
+        self._made = recipe
         self._outputs = outputs
         self._prefers_device = prefers_device
         self._variants: dict[Any, Variant] = {}
@@ -115,9 +115,9 @@ class Jitted(Generic[P, R_co]):
                 args, kwargs = self._static.wrapped(args, kwargs)  # type: ignore[assignment]
             if not kwargs:
                 for straight in self._straight:
-                    found: R_co = straight.call(args)
-                    if found is not NotImplemented:
-                        return found
+                    result: R_co = straight.call(args)
+                    if result is not NotImplemented:
+                        return result
             return self._checked(args, kwargs)
         except Exception as error:
             shorten(error)
@@ -145,8 +145,8 @@ class Jitted(Generic[P, R_co]):
     def __get__(self, instance: None, owner: Any = None) -> Jitted[P, R_co]: ...
     @overload
     def __get__(
-        self: Jitted[Concatenate[Owner, Rest], R_co], instance: Owner, owner: Any = None
-    ) -> Callable[Rest, R_co]: ...
+        self: Jitted[Concatenate[Owner, Remaining], R_co], instance: Owner, owner: Any = None
+    ) -> Callable[Remaining, R_co]: ...
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A compiled function in a class is a method, like any function."""
         return self if instance is None else types.MethodType(self, instance)
@@ -218,9 +218,9 @@ class Jitted(Generic[P, R_co]):
         straight = StraightCall.of(executable.door, tree, traced.leaves, traced.results, donations)
         return Variant(executable, traced, inputs, straight)
 
-    def _kept(self, key: Any, variant: Variant, most: int) -> Variant:
-        """Return the variant after storing it under its key; the oldest is evicted if there are `most` of them."""
-        while len(self._variants) >= most:
+    def _kept(self, key: Any, variant: Variant, limit: int) -> Variant:
+        """Return the variant after storing it under its key; the oldest is evicted if there are `limit` of them."""
+        while len(self._variants) >= limit:
             del self._variants[next(iter(self._variants))]
         self._variants[key] = variant
         return variant
@@ -327,8 +327,8 @@ def jit(
         return again
     expect_function("jit", function)
     static = StaticArguments.of("jit", function, static_argnums, static_argnames)
-    made = functools.partial(again, function)
-    return Jitted(function, options, donate, made, outputs, static if static.names else None)
+    recipe = functools.partial(again, function)
+    return Jitted(function, options, donate, recipe, outputs, static if static.names else None)
 
 
 def run_compiled(function: Callable[..., Any], *args: Any) -> Any:

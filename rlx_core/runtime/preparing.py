@@ -37,8 +37,8 @@ def prepared(
         IndexRangeError, OutOfMemoryError: Something cannot be computed from these parameters.
     """
     bindings = _prepared(compiled, lir, arrays)
-    given = {id(arrays[name]) for name in immutable}
-    bindings.immutable = frozenset(name for name, array in bindings.items() if id(array) in given)
+    immutable_ids = {id(arrays[name]) for name in immutable}
+    bindings.immutable = frozenset(name for name, array in bindings.items() if id(array) in immutable_ids)
     return bindings
 
 
@@ -90,7 +90,7 @@ def _prepared_on_device(compiled: CompiledProgram, lir: Lir, arrays: Mapping[str
     for array in results:
         if array.run is not None:
             array.run.settle()
-    found = _with_computed(lir, arrays, iter(results))
+    result = _with_computed(lir, arrays, iter(results))
     traffic = program.traffic
-    found.crossed = traffic.bound + traffic.steps if traffic is not None else 0
-    return found
+    result.crossed = traffic.bound + traffic.steps if traffic is not None else 0
+    return result

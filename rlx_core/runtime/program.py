@@ -42,11 +42,15 @@ def compile_program(
             f"compile: a {type(program).__name__} takes no arguments, not {len(args)}",
             hint="give its executable the parameters with set_params, and the inputs when it is called",
         )
-    graph, own = (program, {}) if isinstance(program, Graph) else _opened(program)
+    graph, stored_options = (program, {}) if isinstance(program, Graph) else _opened(program)
     if binding is not None:
         graph, _ = bind(graph, binding if isinstance(binding, DimBinding) else named_binding(graph, binding))
     # A file, or a configuration that is made already, has a policy.
-    settings = own | dict(config or {}) if own and (config is None or isinstance(config, Mapping)) else config
+    settings = (
+        stored_options | dict(config or {})
+        if stored_options and (config is None or isinstance(config, Mapping))
+        else config
+    )
     compiled = compile_graph(graph, target=target, config=settings, host=host, donations=donations, cache=default_cache)
     return Executable(compiled, outputs=outputs, traced=graph)
 

@@ -14,12 +14,12 @@ from rlx_core.trees.flatten import function_name
 __all__ = ["expect_default_host", "expect_importable", "is_found", "made_again"]
 
 
-def is_found(found: Any) -> bool:
+def is_found(value: Any) -> bool:
     """Return whether importing its module and its qualified name gives the same object."""
-    place: Any = sys.modules.get(found.__module__ or "")
-    for name in getattr(found, "__qualname__", "").split("."):  # some things that can be called have no name
+    place: Any = sys.modules.get(value.__module__ or "")
+    for name in getattr(value, "__qualname__", "").split("."):  # some things that can be called have no name
         place = getattr(place, name, None)
-    return place is found
+    return place is value
 
 
 def expect_importable(function: Any) -> None:
@@ -39,7 +39,7 @@ def expect_importable(function: Any) -> None:
         )
 
 
-def made_again(staged: Any, made: functools.partial[Any] | None) -> Any:
+def made_again(staged: Any, recipe: functools.partial[Any] | None) -> Any:
     """Return the value of `__reduce__` for a staged function: its name if it suffices (a decorated one), else its constructor.
 
     Raises:
@@ -48,11 +48,11 @@ def made_again(staged: Any, made: functools.partial[Any] | None) -> Any:
     if is_found(staged):
         return staged.__qualname__
     name = function_name(staged)
-    if made is None:
+    if recipe is None:
         raise FormatError(f"pickle: {name} was made for one call, and does not travel")
-    expect_importable(made.args[0])
-    expect_default_host(name, made.keywords.get("host"))
-    return made, ()
+    expect_importable(recipe.args[0])
+    expect_default_host(name, recipe.keywords.get("host"))
+    return recipe, ()
 
 
 def expect_default_host(what: str, host: PluginHost | None) -> None:

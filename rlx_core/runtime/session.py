@@ -120,9 +120,9 @@ class Session:
 @checked_call
 def available_devices(host: PluginHost | None = None) -> list[str]:
     """Return the targets with a device here; `rlx.devices()` lists the devices."""
-    found = host or default_host()
-    names = sorted(found.activate_all().backends)
-    return [name for name in names if is_available(name, found)]
+    active_host = host or default_host()
+    names = sorted(active_host.activate_all().backends)
+    return [name for name in names if is_available(name, active_host)]
 
 
 @checked_call

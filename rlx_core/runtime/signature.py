@@ -81,12 +81,12 @@ class Signature:
         leaves, tree = flatten_arguments(self._named(name, args, kwargs))
         same_structure(name, self.wanted, tree)
         arrays = []
-        for leaf, given in zip(self.leaves, leaves, strict=True):
+        for leaf, value in zip(self.leaves, leaves, strict=True):
             if leaf.role == "input":
-                arrays.append(given)
-            elif not is_static_leaf(given) or exact(given) != exact(leaf.static):
+                arrays.append(value)
+            elif not is_static_leaf(value) or exact(value) != exact(leaf.static):
                 raise ConfigError(
-                    f"{name}: {leaf.name} was compiled as {leaf.static!r}, not {given!r}",
+                    f"{name}: {leaf.name} was compiled as {leaf.static!r}, not {value!r}",
                     hint="compile again, or declare it with rlx.spec and pass an array",
                 )
         return arrays
@@ -98,10 +98,10 @@ class Signature:
         if twice or len(args) > len(free) or set(named) != set(free):
             missing = [n for n in free if n not in named]
             unknown = [n for n in kwargs if n not in free]
-            found = {"missing": missing, "unknown": unknown, "given twice": twice, "bound": list(self.bound)}
+            problems = {"missing": missing, "unknown": unknown, "given twice": twice, "bound": list(self.bound)}
             raise WrongInputCountError(
                 f"{name}: takes ({', '.join(free)}), not {len(args) + len(kwargs)} arguments",
-                *(Fact(label, ", ".join(names)) for label, names in found.items() if names),
+                *(Fact(label, ", ".join(names)) for label, names in problems.items() if names),
             )
         return {n: named[n] for n in free}
 
@@ -152,9 +152,9 @@ class Signature:
         decode = Decoder({}).value
         statics = {name: decode(value) for name, value in need(form.get("statics"), dict, "statics").items()}
         results = _numbered(tree_from(form.get("results"), known))
-        found = cls(trees, tuple(free), statics, flatten(results, "result")[1])
-        found._expect_fits(inputs, params, outputs)
-        return found
+        signature = cls(trees, tuple(free), statics, flatten(results, "result")[1])
+        signature._expect_fits(inputs, params, outputs)
+        return signature
 
     def _expect_fits(self, inputs: Sequence[str], params: Sequence[str], outputs: int) -> None:
         names = [name for tree in self.arguments.values() for name in tree.names]
@@ -162,11 +162,13 @@ class Signature:
             raise FormatError(
                 f"call: constants {', '.join(self.statics)} are no leaves of the arguments, or no scalars"
             )
-        given = [name for name in self.wanted.names if name not in self.statics]
+        dynamic_names = [name for name in self.wanted.names if name not in self.statics]
         bound = [name for tree in self.bound.values() for name in tree.names if name not in self.statics]
-        for what, said, has in (("inputs", given, list(inputs)), ("params", bound, list(params))):
-            if sorted(said) != sorted(has) or (what == "inputs" and said != has):
-                raise FormatError(f"call: the {what} are {', '.join(said)}, and those of the graph {', '.join(has)}")
+        for what, declared, has in (("inputs", dynamic_names, list(inputs)), ("params", bound, list(params))):
+            if sorted(declared) != sorted(has) or (what == "inputs" and declared != has):
+                raise FormatError(
+                    f"call: the {what} are {', '.join(declared)}, and those of the graph {', '.join(has)}"
+                )
         if len(self.results.names) != outputs:
             raise FormatError(f"call: {len(self.results.names)} results, and the graph has {outputs}")
 
@@ -177,13 +179,13 @@ def _by_name(classes: Iterable[type[Any]]) -> dict[str, type[Any]]:
     Raises:
         ConfigError: A class is not a named tuple, or two have one name.
     """
-    found: dict[str, type[Any]] = {}
+    result: dict[str, type[Any]] = {}
     for each in classes:
         if not (isinstance(each, type) and optree.is_namedtuple_class(each)):
             raise ConfigError(f"load: classes takes named tuples, not {each!r}")
-        if found.setdefault(class_name(each), each) is not each:
+        if result.setdefault(class_name(each), each) is not each:
             raise ConfigError(f"load: two named tuples are called {class_name(each)}", hint="rename one of them")
-    return found
+    return result
 
 
 def _numbered(structure: optree.PyTreeSpec) -> Any:

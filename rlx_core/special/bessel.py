@@ -73,8 +73,8 @@ def _scaled(order: int, x: Any) -> Any:
     """Return the scaled function: a polynomial of x up to `NEAR`, and beyond it one of 1/x divided by the square root of x."""
     size = absolute(x)
     near = _polynomial(_tables(order)[0], minimum(size, NEAR) * (2 / NEAR) - 1)
-    far = maximum(size, NEAR)
-    beyond = _polynomial(_tables(order)[1], (2 * NEAR) / far - 1) / sqrt(far)
+    clamped = maximum(size, NEAR)
+    beyond = _polynomial(_tables(order)[1], (2 * NEAR) / clamped - 1) / sqrt(clamped)
     return where(less_equal(size, NEAR), near * x if order else near, beyond * sign(x) if order else beyond)
 
 
@@ -99,10 +99,10 @@ def _tables(order: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
 def _interpolated(function: Callable[[np.ndarray], np.ndarray]) -> tuple[float, ...]:
     """Return the coefficients of the polynomial that agrees with a function at Chebyshev nodes, each with about one rounding."""
     count = DEGREE + 1
-    at = 2 * np.arange(count) + 1
-    values = function(np.cos(math.pi / (2 * count) * at))
+    odd_numbers = 2 * np.arange(count) + 1
+    values = function(np.cos(math.pi / (2 * count) * odd_numbers))
     # Angles are multiples of π / 2 count, reduced as integers.
-    products = (values * np.cos(math.pi / (2 * count) * (at * k % (4 * count))) for k in range(count))
+    products = (values * np.cos(math.pi / (2 * count) * (odd_numbers * k % (4 * count))) for k in range(count))
     return tuple((2 if k else 1) / count * math.fsum(terms.tolist()) for k, terms in enumerate(products))
 
 
@@ -120,7 +120,7 @@ def _quadrature(order: int, x: np.ndarray) -> np.ndarray:
 def _polynomial(coefficients: tuple[float, ...], t: Any) -> Any:
     """Return a Chebyshev series, by Clenshaw's recurrence."""
     before: Any = 0.0
-    found: Any = 0.0
+    result: Any = 0.0
     for each in coefficients[:0:-1]:
-        before, found = found, 2 * t * found - before + each
-    return t * found - before + coefficients[0]
+        before, result = result, 2 * t * result - before + each
+    return t * result - before + coefficients[0]

@@ -93,8 +93,8 @@ def _scale(p: Any, q: Any, z: Any) -> Any:
 def _by_loop(a: Any, b: Any, x: Any) -> Any:
     """Return the integral for operands inside of the domain."""
     is_near, p, q, z = _turned(a, b, x)
-    found = _scale(p, q, z) * limit(FRACTION, p, q, z)
-    return where(is_near, found, 1 - found)
+    tail = _scale(p, q, z) * limit(FRACTION, p, q, z)
+    return where(is_near, tail, 1 - tail)
 
 
 def _slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any]:

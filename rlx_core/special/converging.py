@@ -18,7 +18,7 @@ from rlx_core.system.records import frozen
 
 __all__ = ["Recurrence", "limit", "slope"]
 
-MOST = 10_000
+MAX_TERMS = 10_000
 """The maximum number of steps of a loop, converged or not."""
 
 
@@ -58,8 +58,8 @@ def slope(recurrence: Recurrence, which: int, *x: Any) -> tuple[Any, Any]:
         here, moving = along(lambda state, *x: recurrence.step(n, state, *x), state)
         return (here[0], moving[0]), maximum(absolute(here[1]), absolute(moving[1]))
 
-    found, moved = _run(step, along(recurrence.start))
-    return found[-1], moved[-1]
+    values, moved = _run(step, along(recurrence.start))
+    return values[-1], moved[-1]
 
 
 def _run(step: Callable[[Any, Any], tuple[Any, Any]], start: Any) -> Any:
@@ -68,7 +68,7 @@ def _run(step: Callable[[Any, Any], tuple[Any, Any]], start: Any) -> Any:
 
     def goes_on(carry: Any) -> Any:
         n, is_open, _ = carry
-        return logical_and(is_open, less(n, MOST))
+        return logical_and(is_open, less(n, MAX_TERMS))
 
     def body(carry: Any) -> Any:
         n, _, state = carry

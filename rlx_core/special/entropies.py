@@ -66,6 +66,6 @@ def _relative(x: Any, y: Any, inside: Callable[[Any, Any, Any], Any], at_zero: A
     is_inside = logical_and(greater(x, 0), greater(y, 0))
     is_zero = logical_and(equal(x, 0), greater_equal(y, 0))
     above, below = (where(is_inside, v, 1.0) for v in (x, y))
-    found = inside(multiply(above, log(divide(above, below))), above, below)
+    interior = inside(multiply(above, log(divide(above, below))), above, below)
     outside = where(logical_or(isnan(x), isnan(y)), np.nan, np.inf)
-    return where(is_inside, found, where(is_zero, at_zero, outside))
+    return where(is_inside, interior, where(is_zero, at_zero, outside))

@@ -179,9 +179,9 @@ FRACTION = Recurrence(_fraction_start, _fraction_step)
 
 def _by_loops(a: Any, x: Any) -> tuple[Any, Any]:
     """Return P and Q of positive, finite operands: the smaller one is computed, and the other is 1 minus it."""
-    is_series, near, far = _split(a, x)
+    is_series, near, outer = _split(a, x)
     scale = exp(a * log(x) - x - lgamma(a))
-    p, q = scale * limit(SERIES, *near), scale * limit(FRACTION, *far)
+    p, q = scale * limit(SERIES, *near), scale * limit(FRACTION, *outer)
     return where(is_series, p, 1 - q), where(is_series, 1 - p, q)
 
 
@@ -194,9 +194,9 @@ def _split(a: Any, x: Any) -> tuple[Any, tuple[Any, Any], tuple[Any, Any]]:
 
 def _slope_by_a(a: Any, x: Any) -> Any:
     """Return ∂P/∂a of positive, finite operands."""
-    is_series, near, far = _split(a, x)
+    is_series, near, outer = _split(a, x)
     scale, turn = exp(a * log(x) - x - lgamma(a)), log(x) - digamma(a)
-    (p, p_a), (q, q_a) = slope(SERIES, 0, *near), slope(FRACTION, 0, *far)
+    (p, p_a), (q, q_a) = slope(SERIES, 0, *near), slope(FRACTION, 0, *outer)
     return scale * where(is_series, p * turn + p_a, -(q * turn + q_a))
 
 

@@ -18,7 +18,7 @@ from rlx_core.special.operands import in_wide
 __all__ = ["erfcx", "log_ndtr", "logit", "ndtr", "ndtri"]
 
 ROOT_2 = math.sqrt(2)
-FAR = 5.0
+FRACTION_START = 5.0
 """The boundary from which the scaled error function is computed by its continued fraction."""
 DEPTH = 40
 """The number of levels of the continued fraction: at 5 the remainder is below 1e-17."""
@@ -49,13 +49,13 @@ def erfcx(x: Any) -> Any:
 
 @custom_jvp
 def _erfcx(x: Any) -> Any:
-    is_near = less(x, FAR)
-    near, far = where(is_near, x, 0.0), where(is_near, FAR, x)
-    rest: Any = far
+    is_near = less(x, FRACTION_START)
+    near, outer = where(is_near, x, 0.0), where(is_near, FRACTION_START, x)
+    fraction: Any = outer
     for level in range(DEPTH, 0, -1):
-        rest = far + (level / 2) / rest
+        fraction = outer + (level / 2) / fraction
     # The rounding error δ of x² multiplies the result by e^δ ≈ 1 + δ. Below -2, the precision of x² limits the accuracy.
-    return where(is_near, exp(near * near) * erfc(near), (1 / math.sqrt(math.pi)) / rest)
+    return where(is_near, exp(near * near) * erfc(near), (1 / math.sqrt(math.pi)) / fraction)
 
 
 _erfcx.defjvps(lambda t, y, x: t * (2 * x * y - 2 / math.sqrt(math.pi)))

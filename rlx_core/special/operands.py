@@ -24,13 +24,13 @@ def in_wide(what: str, function: Callable[..., Any], *x: Any) -> Any:
     Raises:
         DtypeError: One of them is complex.
     """
-    own = result_type(*x)
-    if own.is_complex:
-        raise DtypeError(f"{what}: takes real numbers, not {own}")
-    if not own.is_float:
-        own = f64 if own.itemsize == 8 else f32
-    wide = broadcast_arrays(*(narrowed(operand(each), own.accumulator) for each in x))
-    return narrowed(function(*wide), own)
+    common = result_type(*x)
+    if common.is_complex:
+        raise DtypeError(f"{what}: takes real numbers, not {common}")
+    if not common.is_float:
+        common = f64 if common.itemsize == 8 else f32
+    wide = broadcast_arrays(*(narrowed(operand(each), common.accumulator) for each in x))
+    return narrowed(function(*wide), common)
 
 
 def epsilon(x: Any) -> float:

@@ -131,11 +131,11 @@ class CountedWork:
             limit = self.budget.parameters
             raise self._exceeded("parameters", f"{what} of more than {limit:,} bytes", f"{nbytes:,}")
 
-    def _exceeded(self, name: str, said: str, found: str) -> BudgetError:
+    def _exceeded(self, name: str, problem: str, actual: str) -> BudgetError:
         limit = getattr(self.budget, name)
         return BudgetError(
-            f"{self.task}: {said}",
-            Fact("found", found),
+            f"{self.task}: {problem}",
+            Fact("found", actual),
             Fact(f"budget.{name}", f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"),
             hint=f'if it is meant: config={{"budget.{name}": ...}}, or {name} = ... under [budget] in rlx.toml',
         )

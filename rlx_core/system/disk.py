@@ -125,7 +125,7 @@ class DiskCache:
     @property
     def nbytes(self) -> int:
         """The bytes that entries take."""
-        return sum(found.st_size for _, found in self._entries())
+        return sum(status.st_size for _, status in self._entries())
 
     def clear(self) -> None:
         """Remove all entries."""
@@ -142,8 +142,8 @@ class DiskCache:
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield entries and temporary files with their status."""
         try:
-            with os.scandir(self.directory) as found:
-                names = [each.path for each in found if each.name.endswith(_SUFFIX) or is_temporary(each.name)]
+            with os.scandir(self.directory) as entries:
+                names = [each.path for each in entries if each.name.endswith(_SUFFIX) or is_temporary(each.name)]
         except OSError as error:
             self.counts.fault(f"list {self.directory}: {error}")
             return
@@ -175,21 +175,21 @@ class DiskCache:
         # Before listing: files that another thread writes meanwhile may be counted twice, and are not forgotten.
         self._written = 0
         entries, total = [], 0
-        for path, found in self._files():
+        for path, status in self._files():
             if is_temporary(path.name):
-                if is_abandoned(path.name, found) and self._remove(path):
+                if is_abandoned(path.name, status) and self._remove(path):
                     continue
             else:
-                entries.append((path, found))
-            total += found.st_size
-        for path, found in sorted(entries, key=lambda e: (e[1].st_mtime_ns, e[0].name)):
+                entries.append((path, status))
+            total += status.st_size
+        for path, status in sorted(entries, key=lambda e: (e[1].st_mtime_ns, e[0].name)):
             if total <= self.max_nbytes:
                 break
             if path == keep:
                 continue
             if self._remove(path):
                 self.counts.evicted += 1
-                total -= found.st_size
+                total -= status.st_size
         self._listed = total
 
 

@@ -71,11 +71,11 @@ def _library() -> Any:
         return None
     for name in (None, "libm.so.6"):
         try:
-            found = ctypes.CDLL(name)
-            found.fegetenv.argtypes = found.fesetenv.argtypes = [ctypes.c_void_p]
+            library = ctypes.CDLL(name)
+            library.fegetenv.argtypes = library.fesetenv.argtypes = [ctypes.c_void_p]
         except (OSError, AttributeError):
             continue
-        return found
+        return library
     return None
 
 

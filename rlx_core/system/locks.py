@@ -68,7 +68,7 @@ _STANDSTILL: Final = 1.0
 _NATIVE_CALLERS: Final = ("rlx_", "llvmlite", "numpy", "ctypes", "importlib", "zipimport", "_frozen_importlib")
 """Name prefixes of the modules whose calls of native code and files end by themselves: a fork waits for these."""
 
-_held: dict[int, int] = {}
+_depths: dict[int, int] = {}
 """Thread → number of locks and sections that it is inside of; each thread changes only its entry."""
 
 _waits: dict[int, Waited] = {}
@@ -121,8 +121,8 @@ class Lock:
         """Acquire it. `frame` is of the function that has it until `__exit__`, where that is not the caller."""
         frame = frame or sys._getframe(1)
         me = get_ident()
-        depth = _held.get(me, 0)  # `_begin`, written out because locks are taken often
-        _held[me] = depth + 1
+        depth = _depths.get(me, 0)  # `_begin`, written out because locks are taken often
+        _depths[me] = depth + 1
         if depth == 0 and _forking:
             _let_fork(me)
         try:
@@ -173,9 +173,9 @@ class Lock:
     def _take_away(self) -> None:
         """Release it, if the function that acquired it has ended."""
         lock, frame, owner, depth = self._lock, self._frame, self.owner, self._depth
-        found = _OWNER.search(repr(lock))
-        holder = int(found[1]) if found else 0
-        if not holder or _is_called(frame, holder, besides=_TAKING):
+        match = _OWNER.search(repr(lock))
+        holder = int(match[1]) if match else 0
+        if not holder or _is_called(frame, holder, excluded=_TAKING):
             return
         fresh = threading.RLock()
         # Without calls in between, in which other threads could run.
@@ -197,13 +197,13 @@ _TAKING: Final = frozenset({Lock.__enter__.__code__, Lock.__exit__.__code__})
 """The functions that acquire and release: a thread in one of them may have a lock whose frame is not set."""
 
 
-def _is_called(frame: FrameType | None, thread: int, besides: frozenset[CodeType] = frozenset()) -> bool:
-    """Return whether a function, or one with a code object in `besides`, is on the call stack of a thread."""
-    at = sys._getframe(1) if thread == get_ident() else sys._current_frames().get(thread)
-    while at is not None:
-        if at is frame or at.f_code in besides:
+def _is_called(frame: FrameType | None, thread: int, excluded: frozenset[CodeType] = frozenset()) -> bool:
+    """Return whether a function, or one with a code object in `excluded`, is on the call stack of a thread."""
+    current = sys._getframe(1) if thread == get_ident() else sys._current_frames().get(thread)
+    while current is not None:
+        if current is frame or current.f_code in excluded:
             return True
-        at = at.f_back
+        current = current.f_back
     return False
 
 
@@ -230,7 +230,7 @@ class _Safepoint(ContextDecorator):
 
     def __enter__(self) -> None:
         me = get_ident()
-        depth = _held.pop(me, 0)
+        depth = _depths.pop(me, 0)
         if depth:
             _outside[me] = _outside.get(me, 0) + depth  # before the check for forking threads, as in `_begin`
             while _forking and me not in _forking and not _is_awaited(me):
@@ -242,7 +242,7 @@ class _Safepoint(ContextDecorator):
         me = get_ident()
         depth = _outside.pop(me, 0)
         if depth:
-            _held[me] = _held.get(me, 0) + depth
+            _depths[me] = _depths.get(me, 0) + depth
             if _forking:
                 _let_fork(me)
 
@@ -279,9 +279,9 @@ def in_child(forget: Callable[[], object]) -> None:
 
 
 def _begin(me: int) -> None:
-    depth = _held.get(me, 0)
+    depth = _depths.get(me, 0)
     # Before the check for a fork, which checks in the opposite order: one of the two sees the other.
-    _held[me] = depth + 1
+    _depths[me] = depth + 1
     if depth == 0 and _forking:
         _let_fork(me)
 
@@ -289,17 +289,17 @@ def _begin(me: int) -> None:
 def _let_fork(me: int) -> None:
     """Wait for a thread that is about to fork before this thread begins anything, unless that fork waits for this thread."""
     while _forking and me not in _forking and not _is_awaited(me):
-        depth = _held.pop(me, 1)
+        depth = _depths.pop(me, 1)
         time.sleep(0.001)
-        _held[me] = depth
+        _depths[me] = depth
 
 
 def _end(me: int) -> None:
-    depth = _held.get(me, 1) - 1
+    depth = _depths.get(me, 1) - 1
     if depth:
-        _held[me] = depth
+        _depths[me] = depth
     else:
-        _held.pop(me, None)
+        _depths.pop(me, None)
 
 
 def _waits_for(thread: int) -> int | None:
@@ -359,7 +359,7 @@ def _gives_way(me: int) -> bool:
 
 def _is_awaited(me: int) -> bool:
     """Return whether a thread that is inside of a section waits for this one."""
-    for thread in list(_held):
+    for thread in list(_depths):
         seen: set[int | None] = {thread}
         waits = _waits_for(thread)
         while waits is not None and waits not in seen:
@@ -381,7 +381,7 @@ def _is_inside(thread: int, forker: int) -> bool:
             return False
         seen.add(waits)
         waits = _waits_for(waits)
-    return thread in _held
+    return thread in _depths
 
 
 class _Standstill:
@@ -411,7 +411,7 @@ def before_fork() -> None:
     standstill, begin = _Standstill(), time.monotonic()
     while True:
         now = time.monotonic()
-        awaited = [thread for thread in list(_held) if _is_inside(thread, me)]
+        awaited = [thread for thread in list(_depths) if _is_inside(thread, me)]
         if not awaited and (now > begin + _FOREIGN_PATIENCE or not any(thread != me for thread in list(_outside))):
             return
         frames = sys._current_frames() if now > begin + LOOK_AGAIN else {}
@@ -442,7 +442,7 @@ def after_fork() -> None:
 def after_fork_in_child() -> None:
     """Forget the threads that are not in this process, and their locks."""
     me = get_ident()
-    for table in (_held, _waits, _outside, _forking):
+    for table in (_depths, _waits, _outside, _forking):
         for thread in [each for each in table if each != me]:
             del table[thread]
     for lock in list(_locks):

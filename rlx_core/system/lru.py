@@ -50,14 +50,14 @@ class LruCache(Generic[K, V]):
         """Return the value for `key`, which becomes the most recently used, or `None`."""
         # Without the lock: each step is atomic in the interpreter, and a value that is evicted meanwhile was present at the
         # look-up.
-        found = self._values.get(key)
-        if found is None:
+        value = self._values.get(key)
+        if value is None:
             self.counts.misses += 1
             return None
         self.counts.hits += 1
         with suppress(KeyError):
             self._values.move_to_end(key)
-        return found
+        return value
 
     def put(self, key: K, value: V) -> None:
         with self._lock:
@@ -73,11 +73,11 @@ class LruCache(Generic[K, V]):
             gate = self._making.setdefault(key, Lock("what is being compiled"))
         with gate:
             try:
-                found = self.get(key)
-                if found is None:
-                    found = make()
-                    self.put(key, found)
-                return found
+                value = self.get(key)
+                if value is None:
+                    value = make()
+                    self.put(key, value)
+                return value
             finally:
                 with self._lock:
                     self._making.pop(key, None)

@@ -53,20 +53,20 @@ def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
     return Path.home() / ".cache" / "rlx"
 
 
-def is_foreign(found: os.stat_result) -> bool:
+def is_foreign(status: os.stat_result) -> bool:
     """Return whether something is neither this user's nor root's."""
-    return _HAS_OWNERS and found.st_uid not in (os.geteuid(), 0)
+    return _HAS_OWNERS and status.st_uid not in (os.geteuid(), 0)
 
 
-def reason_against(found: os.stat_result) -> str | None:
+def reason_against(status: os.stat_result) -> str | None:
     """Return why a file cannot be trusted, as the end of a sentence about it, or `None`."""
     if not _HAS_OWNERS:
         return None
-    if is_foreign(found):
-        return f"belongs to user {found.st_uid}, not to {os.geteuid()}"
-    is_sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX  # on a file it does not prevent writing
-    if found.st_mode & _OTHERS_WRITE and not is_sticky:
-        return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    if is_foreign(status):
+        return f"belongs to user {status.st_uid}, not to {os.geteuid()}"
+    is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # on a file it does not prevent writing
+    if status.st_mode & _OTHERS_WRITE and not is_sticky:
+        return f"can be written by others (mode {stat.S_IMODE(status.st_mode):o})"
     return None
 
 
@@ -80,19 +80,19 @@ def own_directory(directory: Path) -> None:
         # One after the other, because `parents` creates directories with the default mode.
         directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
-        found, above = os.lstat(directory), os.stat(directory.parent)
+        status, above = os.lstat(directory), os.stat(directory.parent)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CacheError(f"cache: {directory} cannot be used ({reason})", Fact("directory", directory)) from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise CacheError(f"cache: {directory} is {'a link' if stat.S_ISLNK(found.st_mode) else 'no directory'}")
+    if not stat.S_ISDIR(status.st_mode):
+        raise CacheError(f"cache: {directory} is {'a link' if stat.S_ISLNK(status.st_mode) else 'no directory'}")
     if not _HAS_OWNERS:
         return
-    if found.st_uid != os.geteuid():
-        raise CacheError(f"cache: {directory} belongs to user {found.st_uid}, not to {os.getuid()}")
-    if found.st_mode & 0o077:
+    if status.st_uid != os.geteuid():
+        raise CacheError(f"cache: {directory} belongs to user {status.st_uid}, not to {os.getuid()}")
+    if status.st_mode & 0o077:
         raise CacheError(
-            f"cache: {directory} is open to others (mode {stat.S_IMODE(found.st_mode):o}, not 700)",
+            f"cache: {directory} is open to others (mode {stat.S_IMODE(status.st_mode):o}, not 700)",
             hint=f"chmod 700 {directory}",
         )
     reason = reason_against(above)
@@ -112,16 +112,16 @@ def read_own(path: Path, max_nbytes: int) -> bytes:
     # Without O_NONBLOCK, opening a pipe in its place would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a plain file")
-        if _HAS_OWNERS and found.st_uid != os.geteuid():
-            raise OSError(f"it belongs to user {found.st_uid}")
-        reason = reason_against(found)
+        if _HAS_OWNERS and status.st_uid != os.geteuid():
+            raise OSError(f"it belongs to user {status.st_uid}")
+        reason = reason_against(status)
         if reason is not None:
             raise OSError(f"it {reason}")
-        if found.st_size > max_nbytes:
-            raise OSError(f"it has {found.st_size} bytes, more than may be there ({max_nbytes})")
+        if status.st_size > max_nbytes:
+            raise OSError(f"it has {status.st_size} bytes, more than may be there ({max_nbytes})")
         return file.read()
 
 
@@ -151,9 +151,9 @@ def is_temporary(name: str) -> bool:
     return name.startswith(".") and name.endswith(_TEMPORARY)
 
 
-def is_abandoned(name: str, found: os.stat_result) -> bool:
+def is_abandoned(name: str, status: os.stat_result) -> bool:
     """Return whether the writer of a temporary file was killed."""
-    age = time.time() - found.st_mtime
+    age = time.time() - status.st_mtime
     return age > _ABANDONED_AFTER or (age > _GRACE and not _is_running(name))
 
 

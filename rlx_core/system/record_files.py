@@ -46,8 +46,8 @@ def write_records(path: Path, records: Iterable[Any]) -> None:
 
 def _fields(line: str, types: dict[str, Any]) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except ValueError:
         return None
-    fits = isinstance(found, dict) and found.keys() == types.keys()
-    return found if fits and all(type(found[name]) is of for name, of in types.items()) else None
+    is_valid = isinstance(fields, dict) and fields.keys() == types.keys()
+    return fields if is_valid and all(type(fields[name]) is expected for name, expected in types.items()) else None

@@ -40,10 +40,10 @@ def evolve(record: _Record, /, **changes: Any) -> _Record:
     """
     cls = type(record)
     aliases, values = _initialised(cls)  # type: ignore[arg-type]  # a class is hashable
-    given = dict(zip(aliases.values(), values(record), strict=True))
+    arguments = dict(zip(aliases.values(), values(record), strict=True))
     for name, value in changes.items():
-        given[aliases.get(name, name)] = value
-    return cls(**given)
+        arguments[aliases.get(name, name)] = value
+    return cls(**arguments)
 
 
 @cache
@@ -59,9 +59,9 @@ def _maker(make: Callable[..., Any], cls: type | None = None, /, **options: Any)
 
 
 def _made(make: Callable[..., Any], options: Mapping[str, Any], cls: type) -> Any:
-    own = vars(cls)
-    is_shown = options.get("repr", True) and "__repr__" not in own
-    is_compared = make is attrs.frozen and _SAYS_HOW_TO_COMPARE.isdisjoint((*options, *own))
+    namespace = vars(cls)
+    is_shown = options.get("repr", True) and "__repr__" not in namespace
+    is_compared = make is attrs.frozen and _SAYS_HOW_TO_COMPARE.isdisjoint((*options, *namespace))
     record = make(cls, **{**options, "repr": False}, **({"eq": False} if is_compared else {}))
     if is_shown:
         record.__repr__ = spelt

@@ -68,8 +68,8 @@ def about(
 
 def asked_of(law: Any) -> About:
     """Return the domain of a law; a law without one applies to every sample."""
-    found: About = getattr(law, "about", About(lambda program: True))
-    return found
+    result: About = getattr(law, "about", About(lambda program: True))
+    return result
 
 
 def runs(program: OpProgram) -> bool:

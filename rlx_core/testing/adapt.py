@@ -116,10 +116,11 @@ def next_view(rng: np.random.Generator, dims: tuple[int, ...]) -> tuple[Way, tup
         return (lambda v: flip(v, axes=(axis,))), dims
     if kind == "halves" and rank and dims[axis] > 1:
         cut = dims[axis] // 2
-        rest = dims[axis] - cut
+        remaining = dims[axis] - cut
         return (
             lambda v: concat(
-                [narrow(v, axis=axis, start=cut, length=rest), narrow(v, axis=axis, start=0, length=cut)], axis=axis
+                [narrow(v, axis=axis, start=cut, length=remaining), narrow(v, axis=axis, start=0, length=cut)],
+                axis=axis,
             )
         ), dims
     divisors = [d for d in (2, 3, 4, 5, 7, 8, 11, 13, 16) if size and size % d == 0]

@@ -114,8 +114,8 @@ class OpProgram:
     @cached_property
     def node(self) -> Node:
         """The node of the op itself; the graph may also contain casts that its `prepare` inserted."""
-        found = [n for n in self.graph.nodes if type(n.op) is self.op]
-        return found[-1]
+        nodes = [n for n in self.graph.nodes if type(n.op) is self.op]
+        return nodes[-1]
 
     @property
     def is_differentiable(self) -> bool:

@@ -30,8 +30,8 @@ def tried(programs: Sequence[OpProgram], about: About, law: str, amount: Amount)
         groups = grouped(programs, lambda p: (p.rule, p.op.name)).values()
         chosen = (first(candidates(group, about, law), about) for group in groups)
         return [program for program in chosen if program is not None]
-    asked = [p for p in (*programs, *varied(programs, about)) if is_asked(about, p)]
-    return list({p.widened_key: p for p in reversed(asked)}.values())[::-1] if about.widens else asked
+    selected = [p for p in (*programs, *varied(programs, about)) if is_asked(about, p)]
+    return list({p.widened_key: p for p in reversed(selected)}.values())[::-1] if about.widens else selected
 
 
 def candidates(group: Sequence[OpProgram], about: About, law: str) -> Iterator[OpProgram]:
@@ -71,7 +71,7 @@ def one_of_each(items: Sequence[_T], key: object, law: str) -> list[_T]:
 def grouped(items: Iterable[_T], key: object) -> dict[object, list[_T]]:
     """The items by key, in order."""
     assert callable(key)
-    found: dict[object, list[_T]] = {}
+    groups: dict[object, list[_T]] = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
+        groups.setdefault(key(item), []).append(item)
+    return groups

@@ -117,5 +117,5 @@ def single_ops() -> tuple[Example, ...]:
 @cache
 def generated() -> tuple[Example, ...]:
     """Programs grown from the samples of the standard ops, which are the same in every process."""
-    made = [generate(seed, most=16) for seed in range(GENERATED)]
-    return tuple((f"generated program {p.seed}", p.graph, p.fed) for p in made)
+    programs = [generate(seed, max_steps=16) for seed in range(GENERATED)]
+    return tuple((f"generated program {p.seed}", p.graph, p.fed) for p in programs)

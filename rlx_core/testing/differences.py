@@ -19,13 +19,13 @@ STEP = 1e-4
 
 
 def directional(
-    function: Callable[[Arrays], Arrays], at: Arrays, along: Arrays, step: float = STEP
+    function: Callable[[Arrays], Arrays], point: Arrays, along: Arrays, step: float = STEP
 ) -> list[np.ndarray]:
-    """The derivative of `function` at `at` along a direction, by extrapolated central differences."""
+    """The derivative of `function` at `point` along a direction, by extrapolated central differences."""
 
     def central(h: float) -> list[np.ndarray]:
-        after = function([x + h * u for x, u in zip(at, along, strict=True)])
-        before = function([x - h * u for x, u in zip(at, along, strict=True)])
+        after = function([x + h * u for x, u in zip(point, along, strict=True)])
+        before = function([x - h * u for x, u in zip(point, along, strict=True)])
         return [(a - b) / (2 * h) for a, b in zip(after, before, strict=True)]
 
     coarse, fine = central(step), central(step / 2)

@@ -39,21 +39,21 @@ class Inputs:
     arrays: Mapping[str, np.ndarray]
 
 
-def inputs_of(graph: Graph, own: Mapping[str, np.ndarray] | None = None) -> Iterator[Inputs]:
+def inputs_of(graph: Graph, own_inputs: Mapping[str, np.ndarray] | None = None) -> Iterator[Inputs]:
     """Inputs of each kind for a program of static types: its own, three ranges, then two draws of special values.
 
     Args:
-        own: Inputs that the program is known to take. Integers among them may be indices, so they are kept in every kind.
+        own_inputs: Inputs that the program is known to take. Integers among them may be indices, so they are kept in every kind.
     """
     types = {**graph.input_types, **graph.param_types}
     rng = np.random.default_rng(0)
-    kept = {n: a for n, a in (own or {}).items() if a.dtype.kind in "biu"}
-    if own is not None:
-        yield Inputs("its own inputs", own)
+    fixed = {n: a for n, a in (own_inputs or {}).items() if a.dtype.kind in "biu"}
+    if own_inputs is not None:
+        yield Inputs("its own inputs", own_inputs)
     for name, (low, high) in RANGES.items():
-        yield Inputs(f"{name} inputs", {n: drawn(rng, t, low, high) for n, t in types.items()} | kept)
+        yield Inputs(f"{name} inputs", {n: drawn(rng, t, low, high) for n, t in types.items()} | fixed)
     for number in range(2):
-        yield Inputs(f"special inputs {number + 1}", {n: special(rng, t) for n, t in types.items()} | kept)
+        yield Inputs(f"special inputs {number + 1}", {n: special(rng, t) for n, t in types.items()} | fixed)
 
 
 def drawn(rng: np.random.Generator, type: TensorType, low: float, high: float) -> np.ndarray:
@@ -77,9 +77,9 @@ def special(rng: np.random.Generator, type: TensorType) -> np.ndarray:
     if not dtype.is_complex:
         return specials(rng, dtype, count).reshape(shape)
     parts = [specials(rng, dtype.component, count).reshape(shape) for _ in range(2)]
-    made = np.empty(shape, dtype.numpy)
-    made.real, made.imag = parts
-    return made
+    result = np.empty(shape, dtype.numpy)
+    result.real, result.imag = parts
+    return result
 
 
 def difference(
@@ -103,20 +103,20 @@ def difference(
             return f"result {i} is {b.dtype}{list(b.shape)}, not {a.dtype}{list(a.shape)}"
         if same_bits(a, b):
             continue
-        fits = np.zeros(a.shape, np.bool_)
+        is_equal = np.zeros(a.shape, np.bool_)
         if not is_exact and allowed is not None:
-            fits = near(a, b, exact, allowed) & (zeros_agree(a, b) | states(law, "sign of zero"))
+            is_equal = near(a, b, exact, allowed) & (zeros_agree(a, b) | states(law, "sign of zero"))
         if law is not None and a.dtype.kind not in "biu" and states(law, "non-finite"):
             with np.errstate(all="ignore"):
-                fits = fits | ~np.isfinite(a) | ~np.isfinite(b)
+                is_equal = is_equal | ~np.isfinite(a) | ~np.isfinite(b)
         elif is_exact:
-            fits = elements_equal(a, b)
-        if not fits.all():
-            at = tuple(int(n) for n in np.argwhere(~np.atleast_1d(fits))[0])[: a.ndim]
+            is_equal = elements_equal(a, b)
+        if not is_equal.all():
+            index = tuple(int(n) for n in np.argwhere(~np.atleast_1d(is_equal))[0])[: a.ndim]
             stated = f", which the stated law ({law}) does not cover" if law is not None else ""
             return (
-                f"on {fed.name}, result {i} at {list(at)} is {b[at]!r} after it and {a[at]!r} before{stated};"
-                f" {int((~fits).sum())} of {fits.size} elements differ"
+                f"on {fed.name}, result {i} at {list(index)} is {b[index]!r} after it and {a[index]!r} before{stated};"
+                f" {int((~is_equal).sum())} of {is_equal.size} elements differ"
             )
     return None
 

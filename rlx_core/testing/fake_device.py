@@ -138,9 +138,9 @@ class FakeDriver(Driver):
         return FakeBuffer(np.full(nbytes, POISON, np.uint8))
 
     def allocate_apart(self, nbytes: int) -> FakeBuffer:
-        made = self.allocate(nbytes)
-        made.is_apart = True
-        return made
+        buffer = self.allocate(nbytes)
+        buffer.is_apart = True
+        return buffer
 
     def free(self, buffer: FakeBuffer) -> None:
         assert not buffer.is_free, "a buffer is freed once"
@@ -153,10 +153,10 @@ class FakeDriver(Driver):
         assert data.flags.c_contiguous, "only dense arrays are written"
         self._expect_range(buffer, offset, data.nbytes)
         self.records.append(("write", data.nbytes))
-        held = data.copy() if waits else data
+        source = data.copy() if waits else data
 
         def run() -> None:
-            buffer.data[offset : offset + held.nbytes] = held.reshape(-1).view(np.uint8)
+            buffer.data[offset : offset + source.nbytes] = source.reshape(-1).view(np.uint8)
 
         self._ask(run)
 
@@ -169,8 +169,8 @@ class FakeDriver(Driver):
     def copy(self, source: FakeBuffer, source_offset: int, target: FakeBuffer, target_offset: int, nbytes: int) -> None:
         self._expect_range(source, source_offset, nbytes)
         self._expect_range(target, target_offset, nbytes)
-        apart = abs(source_offset - target_offset) >= nbytes
-        assert source is not target or apart, "the ranges of a copy do not overlap"
+        are_disjoint = abs(source_offset - target_offset) >= nbytes
+        assert source is not target or are_disjoint, "the ranges of a copy do not overlap"
         self.records.append(("copy", nbytes))
 
         def run() -> None:
@@ -218,10 +218,10 @@ class FakeDriver(Driver):
     ) -> FakeLaunch:
         assert 0 < group_size <= self.limits.group_size, f"{group_size} threads in a group"
         assert groups > 0, "a launch of nothing"
-        made = FakeLaunch(module.kernels[name], name, list(arguments))
+        launch = FakeLaunch(module.kernels[name], name, list(arguments))
         for number, argument in enumerate(arguments):
-            self.set_argument(made, number, argument)
-        return made
+            self.set_argument(launch, number, argument)
+        return launch
 
     def set_argument(self, launch: FakeLaunch, number: int, argument: Argument) -> None:
         if isinstance(argument, At):
@@ -315,17 +315,17 @@ class FakeArray:
 def execute(kernel: Kernel, arguments: Sequence[Argument]) -> None:
     """Run a kernel on the bytes of its arguments' buffers; a fault goes to the words that follow them."""
     used = used_buffers(kernel)
-    at: dict[int, At] = {}
+    addresses: dict[int, At] = {}
     for number, argument in zip(used, arguments, strict=False):
         assert isinstance(argument, At), "buffers come first"
-        at[number] = argument
-    buffers = [at[i].buffer.data if i in at else None for i in range(len(kernel.buffers))]
+        addresses[number] = argument
+    buffers = [addresses[i].buffer.data if i in addresses else None for i in range(len(kernel.buffers))]
     moved = evolve(
         kernel,
         values=tuple(
-            evolve(v, offset=v.offset + at[v.buffer].offset) if isinstance(v, Load) else v for v in kernel.values
+            evolve(v, offset=v.offset + addresses[v.buffer].offset) if isinstance(v, Load) else v for v in kernel.values
         ),
-        stores=tuple(evolve(s, offset=s.offset + at[s.buffer].offset) for s in kernel.stores),
+        stores=tuple(evolve(s, offset=s.offset + addresses[s.buffer].offset) for s in kernel.stores),
     )
     try:
         run_kernel(moved, buffers)
@@ -334,9 +334,9 @@ def execute(kernel: Kernel, arguments: Sequence[Argument]) -> None:
         assert isinstance(words, Whole), "a kernel that reports has the words for faults"
         sites = words.buffer.data[: words.buffer.data.size // 4 * 4].view(np.uint32)
         for site, number in enumerate(checked(kernel), int(first)):  # type: ignore[arg-type]
-            found = outside_of(moved, number, buffers)
-            if found is not None:
-                put_report(sites[site * SITE_WORDS : (site + 1) * SITE_WORDS], *found)
+            fault = outside_of(moved, number, buffers)
+            if fault is not None:
+                put_report(sites[site * SITE_WORDS : (site + 1) * SITE_WORDS], *fault)
 
 
 def checked(kernel: Kernel) -> list[int]:
@@ -409,18 +409,18 @@ def fake_host(
     """
 
     # Programs are cached by the facts of their device, and these facts must be unique to this host.
-    own = evolve(facts, driver=f"{facts.driver}, host {next(_hosts)}")
+    device_facts = evolve(facts, driver=f"{facts.driver}, host {next(_hosts)}")
 
     def opening(number: int) -> Callable[[], Driver]:
         def open() -> Driver:
-            made = FakeDriver(f"fake:{number}", own, is_lost=is_lost and number == 0)
+            driver = FakeDriver(f"fake:{number}", device_facts, is_lost=is_lost and number == 0)
             if drivers is not None:
-                drivers.append(made)
-            return made
+                drivers.append(driver)
+            return driver
 
         return open
 
-    devices = [Device(f"fake:{i}", own, opening(i)) for i in range(count)]
+    devices = [Device(f"fake:{i}", device_facts, opening(i)) for i in range(count)]
     return PluginHost([*default_host().entries, given_entry(Fake(devices))])
 
 

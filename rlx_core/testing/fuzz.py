@@ -43,7 +43,9 @@ __all__ = ["WAYS", "Objects", "Way", "apart", "complaint", "plan_complaint", "re
 
 MODES = 4  # of so many programs one is differentiated in both modes
 CHUNK = 40  # programs per process without --count: a crash loses no more than these
-MOST = 500  # maximum programs per process with --count: drivers map every kernel they load, and a process may have 65,530 maps
+MAX_PROGRAMS = (
+    500  # in one process, with --count: drivers map every kernel they load, and a process may have 65,530 maps
+)
 TOGETHER = 20  # programs whose code is made at once, where a backend makes it sooner so
 
 
@@ -110,8 +112,10 @@ def compiled_for(
 ) -> CompiledProgram:
     """A program compiled one way; the configuration file is read once for all programs."""
     plugins, configuration = configured(way, host)
-    made = compile_graph(program.graph, target=target, config=configuration, host=plugins, donations=program.donations)
-    return evolve(made, objects=objects)
+    compiled = compile_graph(
+        program.graph, target=target, config=configuration, host=plugins, donations=program.donations
+    )
+    return evolve(compiled, objects=objects)
 
 
 def planned(
@@ -132,8 +136,8 @@ def repeated(compiled: CompiledProgram, way: Way, program: Generated) -> Compile
     """The same plan under other options of the target, so that only running it differs; or the same steps on other bytes."""
     options = {**compiled.lir.options, "options": {**_options(compiled.lir), **way.config.get("options", {})}}
     lir = evolve(compiled.lir, options=options)
-    made = apart(lir, compiled.target, program.donations) if way.is_apart else lir
-    return evolve(compiled, lir=made, code=[])  # the code of the other plan does not fit this one
+    plan = apart(lir, compiled.target, program.donations) if way.is_apart else lir
+    return evolve(compiled, lir=plan, code=[])  # the code of the other plan does not fit this one
 
 
 def apart(lir: Lir, target: Target, donations: Mapping[str, int | None]) -> Lir:
@@ -158,9 +162,9 @@ def plan_complaint(compiled: CompiledProgram) -> str | None:
 
 
 def _options(lir: Lir) -> dict[str, Any]:
-    found = lir.options["options"]
-    assert isinstance(found, Mapping), "a plan's options are a table"
-    return dict(found)
+    options = lir.options["options"]
+    assert isinstance(options, Mapping), "a plan's options are a table"
+    return dict(options)
 
 
 @cache
@@ -187,27 +191,29 @@ def complaint(
         wrong = mode_complaint(program.graph, program.fed, program.seed)
         if wrong is not None:
             return f"derivatives: {wrong}"
-    wanted = yardstick(program.graph, program.fed)
+    expected = yardstick(program.graph, program.fed)
     results: dict[str, list[np.ndarray]] = {}
     plans: dict[str, CompiledProgram] = {}
-    kept = Objects() if objects is None else objects
+    shared_objects = Objects() if objects is None else objects
     for way in ways:
         if not way.tries(program):
             continue
         try:
-            made = None if ready is None else ready.get(way.name)
-            plans[way.name] = planned(program, way, plans, target, host, kept) if made is None else made
+            prepared = None if ready is None else ready.get(way.name)
+            plans[way.name] = (
+                planned(program, way, plans, target, host, shared_objects) if prepared is None else prepared
+            )
             wrong = plan_complaint(plans[way.name])
-            found = [] if wrong is not None else run_once(program, plans[way.name])
+            outputs = [] if wrong is not None else run_once(program, plans[way.name])
         except Exception as error:  # noqa: BLE001  whatever it is, the interpreter ran the same program
             return f"{way.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        wrong = wrong or wanted.complaint(found)
+        wrong = wrong or expected.complaint(outputs)
         if wrong is not None:
             return f"{way.name}: {wrong}"
-        results[way.name] = found
+        results[way.name] = outputs
         if way.repeats is not None:
             first = results[way.repeats]
-            if any(a.tobytes() != b.tobytes() for a, b in zip(found, first, strict=True)):
+            if any(a.tobytes() != b.tobytes() for a, b in zip(outputs, first, strict=True)):
                 return f"{way.name}: other bits than {way.repeats}"
     return None
 
@@ -223,8 +229,8 @@ def reduced(
     chosen = [w for w in ways if w.name in {c.repeats for c in chosen}] + chosen
 
     def fails(candidate: Generated) -> bool:
-        said = complaint(candidate, chosen, target=target, host=host)
-        return said is not None and said.split(":")[1][:8] == kind
+        message = complaint(candidate, chosen, target=target, host=host)
+        return message is not None and message.split(":")[1][:8] == kind
 
     smallest = reduce(program, fails)
     return smallest, complaint(smallest, chosen, target=target, host=host) or first
@@ -247,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--start", type=int, default=None, help="the first seed; by default one of the clock's")
     parser.add_argument(
-        "--count", type=int, default=None, help=f"run so many seeds, in this process up to {MOST}, and no more"
+        "--count", type=int, default=None, help=f"run so many seeds, in this process up to {MAX_PROGRAMS}, and no more"
     )
     parser.add_argument(
         "--inside", default=None, metavar="MODULE:NAME", help="a context manager to run programs inside"
@@ -256,9 +262,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     # New seeds every time, beyond those of the tests.
     start = chosen.start if chosen.start is not None else int(time.time()) * 1000 + 1_000_000
-    if chosen.count is not None and chosen.count > MOST:
-        parts = range(start, start + chosen.count, MOST)
-        ends = [subprocess.call(command(chosen, seed, min(MOST, start + chosen.count - seed))) for seed in parts]
+    if chosen.count is not None and chosen.count > MAX_PROGRAMS:
+        parts = range(start, start + chosen.count, MAX_PROGRAMS)
+        ends = [
+            subprocess.call(command(chosen, seed, min(MAX_PROGRAMS, start + chosen.count - seed))) for seed in parts
+        ]
         return min(sum(map(abs, ends)), 1)
     if chosen.count is not None:
         with entered(chosen.inside):
@@ -271,8 +279,8 @@ def entered(name: str | None) -> AbstractContextManager[Any]:
     """The context manager that `module:name` makes; one that does nothing without a name."""
     if name is None:
         return nullcontext()
-    made: AbstractContextManager[Any] = found_at(name)()
-    return made
+    context: AbstractContextManager[Any] = found_at(name)()
+    return context
 
 
 def found_at(name: str) -> Any:
@@ -308,11 +316,11 @@ def told(program: Generated, ways: Sequence[Way], target: str | None, keep: Path
 def plans_of(program: Generated, ways: Sequence[Way], target: str | None) -> dict[str, CompiledProgram]:
     """Return the plans of a program by the way's name; ways that fail to plan are missing, and fail again when they are tried."""
     plans: dict[str, CompiledProgram] = {}
-    kept = Objects()
+    shared_objects = Objects()
     for way in ways:
         with suppress(Exception):
             if way.tries(program):
-                plans[way.name] = planned(program, way, plans, target, None, kept)
+                plans[way.name] = planned(program, way, plans, target, None, shared_objects)
     return plans
 
 
@@ -329,8 +337,8 @@ def built_together(plans: Sequence[Mapping[str, CompiledProgram]]) -> ExitStack:
 
 def command(chosen: argparse.Namespace, seed: int, count: int) -> list[str]:
     """Return the command that tries some seeds in a separate process."""
-    given = {"--target": chosen.target, "--ways": chosen.ways, "--keep": chosen.keep, "--inside": chosen.inside}
-    words = [word for name, value in given.items() if value for word in (name, str(value))]
+    options = {"--target": chosen.target, "--ways": chosen.ways, "--keep": chosen.keep, "--inside": chosen.inside}
+    words = [word for name, value in options.items() if value for word in (name, str(value))]
     return [sys.executable, "-m", "rlx_core.testing.fuzz", "--start", str(seed), "--count", str(count), *words]
 
 

@@ -49,7 +49,7 @@ PARTS = 0.12
 MOST_ELEMENTS = 3000
 LARGEST = 1e3  # values beyond this overflow f16 a product later
 ILL_CONDITIONED = 2.0**-9  # an error of this share of the largest element is no evidence against a kernel
-TURNING = 32  # times the expected error, within which no choice may turn
+FLIP_MARGIN = 32  # times the expected error, within which no choice may turn
 
 
 @frozen(eq=False)
@@ -100,13 +100,13 @@ class GeneratedLeaf:
     array: np.ndarray
 
 
-def generate(seed: int, *, most: int = 40) -> Generated:
-    """The program of a seed, with 1 to `most` nodes that compute something, and a few more around operands."""
+def generate(seed: int, *, max_steps: int = 40) -> Generated:
+    """The program of a seed, with 1 to `max_steps` nodes that compute something, and a few more around operands."""
     growth = Growth(np.random.default_rng([VERSION, seed]), Builder(f"seed{seed}"))
     # Half of the programs are small, so that many of them can be looked at; every size up to the most occurs.
-    wanted = int(1 + (most - 1) * growth.rng.random() ** 4)
+    step_count = int(1 + (max_steps - 1) * growth.rng.random() ** 4)
     tries = 0
-    while not growth.known or (growth.steps < wanted and tries < 12 * wanted):
+    while not growth.known or (growth.steps < step_count and tries < 12 * step_count):
         growth.grow()
         tries += 1
     return growth.finished(seed)
@@ -115,7 +115,7 @@ def generate(seed: int, *, most: int = 40) -> Generated:
 @cache
 def pool() -> tuple[tuple[type[Op], tuple[Sample, ...]], ...]:
     """Return every op that has static samples and no randomness, with the samples; ops that give views twice."""
-    found = []
+    result = []
     for op in standard_ops():
         samples = tuple(
             s
@@ -124,8 +124,8 @@ def pool() -> tuple[tuple[type[Op], tuple[Sample, ...]], ...]:
         )
         # Collectives need the name of a mapped axis, which no generated program has.
         if samples and not op.is_sampler and not issubclass(op, OverNamedAxes):
-            found += [(op, samples)] * (2 if op.view is not None else 1)
-    return tuple(found)
+            result += [(op, samples)] * (2 if op.view is not None else 1)
+    return tuple(result)
 
 
 @cache
@@ -187,8 +187,8 @@ class Growth:
             ways.append(reused[1] if reused else (lambda value: value))
 
         def move(values: Sequence[Value]) -> Any:
-            given = iter(values)
-            return op(**sample.attributes)(*(None if way is None else way(next(given)) for way in ways))
+            remaining = iter(values)
+            return op(**sample.attributes)(*(None if way is None else way(next(remaining)) for way in ways))
 
         self._attempt(nested(self.rng, move) if operands and self.rng.random() < NESTED else move, operands)
 
@@ -279,8 +279,8 @@ class Growth:
 
     def _recent(self) -> Known:
         """A value of the graph; later ones are likelier, so that graphs grow deep as well as broad."""
-        found: Known = self.known[int(len(self.known) * math.sqrt(self.rng.random()))]
-        return found
+        recent: Known = self.known[int(len(self.known) * math.sqrt(self.rng.random()))]
+        return recent
 
     def _drawn(self, op: type[Op], sample: Sample) -> list[np.ndarray | None]:
         names = operand_names(op, len(sample.types))
@@ -314,14 +314,14 @@ class Growth:
                     for i, o in enumerate(operands)
                 ]
                 graph = trial.finish(as_results((judged or move)(values)))
-            found = self._judged(graph, {f"x{i}": o for i, o in enumerate(operands)})
+            judgement = self._judged(graph, {f"x{i}": o for i, o in enumerate(operands)})
         except (RlxError, FloatingPointError):
             return  # an index that varied sizes put outside, say
-        if found is None:
+        if judgement is None:
             return
         with building(self.builder):
             results = as_results(move([self._placed(o) for o in operands]))
-        for value, (array, error) in zip(results, found, strict=True):
+        for value, (array, error) in zip(results, judgement, strict=True):
             if value.node.owner is self.builder:
                 self.known.append(Known(value, array, error))
 
@@ -341,10 +341,10 @@ class Growth:
         moves_only = len(floats) == 1 and all(n.op.category == "movement" or n.is_leaf for n in graph.nodes)
         spread = [0.0] * len(exact)
         is_chain = sum(not n.is_leaf for n in graph.nodes) > 1
-        noise = Noise(self.rng, TURNING) if is_chain and not moves_only else None
+        noise = Noise(self.rng, FLIP_MARGIN) if is_chain and not moves_only else None
         for _ in range(2 if any(errors.values()) or noise else 0):
             moved = {
-                n: a + errors[n] * TURNING * self.rng.choice([-1.0, 1.0], a.shape) if errors[n] else a
+                n: a + errors[n] * FLIP_MARGIN * self.rng.choice([-1.0, 1.0], a.shape) if errors[n] else a
                 for n, a in fed.items()
             }
             for i, (a, b) in enumerate(zip(interpret(graph, moved, mode="wide", rounded=noise), exact, strict=True)):
@@ -355,14 +355,14 @@ class Growth:
                 if not np.isfinite(a).all():
                     return None
                 if a.size:
-                    spread[i] = max(spread[i], float(np.abs(a - b).max()) / TURNING)
-        found: list[tuple[np.ndarray, float]] = []
+                    spread[i] = max(spread[i], float(np.abs(a - b).max()) / FLIP_MARGIN)
+        result: list[tuple[np.ndarray, float]] = []
         for value, array, moved_by in zip(graph.outputs, exact, spread, strict=True):
             kind = value.dtype
             if not kind.is_differentiable:
                 if array.size and kind.is_integer and np.abs(array.astype(np.float64)).max() > 2**31:
                     return None
-                found.append((array, 0.0))
+                result.append((array, 0.0))
                 continue
             size = float(np.abs(array).max()) if array.size else 0.0
             if not np.isfinite(array).all() or size > LARGEST:
@@ -371,8 +371,8 @@ class Growth:
             error = moved_by + (0.0 if moves_only else 4 * narrowest * size)
             if error > size * max(ILL_CONDITIONED, 32 * narrowest):
                 return None
-            found.append((array, error))
-        return found
+            result.append((array, error))
+        return result
 
     def _placed(self, operand: Known | GeneratedLeaf) -> Value:
         if isinstance(operand, Known):
@@ -389,14 +389,14 @@ class Growth:
 
     def _donations(self, graph: Graph) -> dict[str, int | None]:
         """Choose inputs and params to donate, most with an output of their type as their next value."""
-        found: dict[str, int | None] = {}
+        donations: dict[str, int | None] = {}
         taken: set[int] = set()
         for name, type in (*graph.input_types.items(), *graph.param_types.items()):
             if self.rng.random() < 0.2:
                 fitting = [i for i, v in enumerate(graph.outputs) if v.type == type and i not in taken]
-                found[name] = fitting[0] if fitting else None
+                donations[name] = fitting[0] if fitting else None
                 taken.update(fitting[:1])
-        return found
+        return donations
 
 
 def kept(value: Value, array: np.ndarray) -> np.ndarray:
@@ -405,9 +405,9 @@ def kept(value: Value, array: np.ndarray) -> np.ndarray:
         return array.astype(value.dtype.numpy).astype(array.dtype) if value.dtype.is_differentiable else array
 
 
-def turned(found: np.ndarray, exact: np.ndarray) -> bool:
+def turned(actual: np.ndarray, exact: np.ndarray) -> bool:
     """Return whether a choice (of an index, say) came out otherwise."""
-    return exact.dtype.kind in "biu" and not np.array_equal(found, exact)
+    return exact.dtype.kind in "biu" and not np.array_equal(actual, exact)
 
 
 def is_accepted(op: type[Op], sample: Sample) -> bool:

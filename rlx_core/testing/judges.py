@@ -46,8 +46,8 @@ DIFFERENCES = 1e-6
 
 def spread(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
     """One entry an operand place, `None` where an optional operand is absent."""
-    given = iter(arrays)
-    return [None if v is None else next(given) for v in node.operands]
+    remaining = iter(arrays)
+    return [None if v is None else next(remaining) for v in node.operands]
 
 
 def decomposed(program: OpProgram, graph: Graph | None = None) -> Graph:
@@ -85,23 +85,23 @@ def agrees_with_differences(
     engine: Engine = STANDARD,
 ) -> None:
     """<cotangent, J·u> by differences equals <Jᵀ·cotangent, u> by the rule, for random directions and cotangents."""
-    at = [widened(a) for a in arrays]
+    point = [widened(a) for a in arrays]
     along = [
-        random_like(rng, a) if n in names else np.zeros_like(a) for n, a in zip(graph.input_types, at, strict=True)
+        random_like(rng, a) if n in names else np.zeros_like(a) for n, a in zip(graph.input_types, point, strict=True)
     ]
     with np.errstate(invalid="ignore"):
-        moved = directional(lambda x: differentiable_outputs(graph, x), at, along)
+        moved = directional(lambda x: differentiable_outputs(graph, x), point, along)
     # Nothing has a derivative where it is infinite or NaN: the mean of no elements, say.
     seeds = [np.where(np.isfinite(y), random_like(rng, y), 0) for y in moved]
     moved = [np.where(np.isfinite(y), y, 0) for y in moved]
     count = len(graph.outputs)
-    cotangents = wide(vjp_graph(graph, names, engine=engine), [*at, *seeds])[count:]
-    found = pairing(cotangents, chosen(graph, along, names))
-    wanted = pairing(seeds, moved)
+    cotangents = wide(vjp_graph(graph, names, engine=engine), [*point, *seeds])[count:]
+    actual = pairing(cotangents, chosen(graph, along, names))
+    expected = pairing(seeds, moved)
     # The pairing sums terms of both signs: the error is measured against the sum of their sizes.
     size = 1 + sum(float(np.sum(np.abs(s) * np.abs(m))) for s, m in zip(seeds, moved, strict=True))
-    assert abs(found - wanted) <= DIFFERENCES * size, (
-        f"the derivative with respect to {', '.join(names)} is {found:.10g} by the vjp rule and {wanted:.10g} by differences"
+    assert abs(actual - expected) <= DIFFERENCES * size, (
+        f"the derivative with respect to {', '.join(names)} is {actual:.10g} by the vjp rule and {expected:.10g} by differences"
         " (where the function has a kink, say is_smooth=False in the sample, or draw from another range)"
     )
 
@@ -121,21 +121,21 @@ def transposes(
     pushed = [t for t, v in zip(forward, graph.outputs, strict=True) if v.dtype.is_differentiable]
     seeds = [random_like(rng, t) for t in pushed]
     pulled = wide(vjp_graph(graph, names, engine=engine), [*arrays, *seeds])[count:]
-    found, wanted = pairing(pulled, tangents), pairing(seeds, pushed)
+    actual, expected = pairing(pulled, tangents), pairing(seeds, pushed)
     size = 1 + sum(float(np.sum(np.abs(s) * np.abs(t))) for s, t in zip(seeds, pushed, strict=True))
-    assert abs(found - wanted) <= EXACT * size, (
-        f"vjp and jvp with respect to {', '.join(names)} are not transposes: <vjp(g), t> = {found}, <g, jvp(t)> = {wanted}"
+    assert abs(actual - expected) <= EXACT * size, (
+        f"vjp and jvp with respect to {', '.join(names)} are not transposes: <vjp(g), t> = {actual}, <g, jvp(t)> = {expected}"
     )
 
 
-def close(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float, what: str) -> None:
+def close(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float, what: str) -> None:
     """Equal integers, and floats equal relative to the largest element (below 1e-6, to that).
 
     Args:
         what: The meaning of a difference, for the message.
     """
-    assert len(found) == len(wanted), f"{what}: {len(found)} results, not {len(wanted)}"
-    for a, b in zip(found, wanted, strict=True):
+    assert len(actual) == len(expected), f"{what}: {len(actual)} results, not {len(expected)}"
+    for a, b in zip(actual, expected, strict=True):
         assert a.shape == b.shape, f"{what}: a result has shape {list(a.shape)}, not {list(b.shape)}"
         if not dtype(b.dtype).is_differentiable:
             near(a, b, 0.0, 0.0, what)
@@ -145,7 +145,7 @@ def close(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: 
 
 def near_oracle(
     graph: Graph,
-    found: Sequence[np.ndarray],
+    actual: Sequence[np.ndarray],
     oracle: Sequence[np.ndarray],
     fed: Sequence[np.ndarray],
     what: str = "the result differs from the float64 oracle",
@@ -159,8 +159,8 @@ def near_oracle(
     sizes = [t.static_shape for n in graph.nodes for t in n.types if t.is_static]
     terms = max([int(np.prod(shape)) for shape in sizes] + [1])
     roundings = 8 + len(graph.nodes)
-    assert len(found) == len(oracle), f"{what}: {len(found)} results, not {len(oracle)}"
-    for a, b in zip(found, oracle, strict=True):
+    assert len(actual) == len(oracle), f"{what}: {len(actual)} results, not {len(oracle)}"
+    for a, b in zip(actual, oracle, strict=True):
         assert a.shape == b.shape, f"{what}: a result has shape {list(a.shape)}, not {list(b.shape)}"
         if not dtype(b.dtype).is_differentiable:
             near(a, b, 0.0, 0.0, what)
@@ -170,20 +170,20 @@ def near_oracle(
         near(widened(a), b, roundings * epsilon, atol, what)
 
 
-def near(found: np.ndarray, wanted: np.ndarray, rtol: float, atol: float, what: str) -> None:
+def near(actual: np.ndarray, expected: np.ndarray, rtol: float, atol: float, what: str) -> None:
     """Require that each element equals the expected one within the tolerance; NaN is NaN, and an infinity itself.
 
     Args:
         what: The meaning of a difference: the message begins with it.
     """
     with np.errstate(all="ignore"):
-        is_near = (found == wanted) | ((found != found) & (wanted != wanted))
+        is_near = (actual == expected) | ((actual != actual) & (expected != expected))
         if rtol or atol:
-            is_near |= np.abs(found - wanted) <= atol + rtol * np.abs(np.where(np.isfinite(wanted), wanted, 0))
+            is_near |= np.abs(actual - expected) <= atol + rtol * np.abs(np.where(np.isfinite(expected), expected, 0))
     if not np.all(is_near):
-        first = tuple(int(i) for i in np.argwhere(~np.atleast_1d(is_near))[0])[: found.ndim]
+        first = tuple(int(i) for i in np.argwhere(~np.atleast_1d(is_near))[0])[: actual.ndim]
         raise AssertionError(
-            f"{what}: element {list(first)} is {found[first]}, not {wanted[first]}; {int(np.sum(~is_near))} of {is_near.size}"
+            f"{what}: element {list(first)} is {actual[first]}, not {expected[first]}; {int(np.sum(~is_near))} of {is_near.size}"
             f" elements differ by more than {rtol:.2g} of themselves and {atol:.2g}"
         )
 

@@ -39,16 +39,16 @@ def mode_complaint(graph: Graph, fed: Mapping[str, np.ndarray], seed: int) -> st
     pushed = [results[count + i] for i in smooth]
     seeds = [random_like(rng, t) for t in pushed]
     pulled = interpret(backwards, with_new(backwards, arrays, seeds), mode="wide")[count:]
-    found, wanted = pairing(pulled, tangents), pairing(seeds, pushed)
-    if not np.isfinite(found) or not np.isfinite(wanted):
+    actual, expected = pairing(pulled, tangents), pairing(seeds, pushed)
+    if not np.isfinite(actual) or not np.isfinite(expected):
         return None  # a value at which a derivative is infinite
     size = sum(
         float(np.sum(np.abs(a) * np.abs(b)))
         for a, b in (*zip(seeds, pushed, strict=True), *zip(pulled, tangents, strict=True))
     )
-    if abs(found - wanted) <= SHARE * (1e-6 + size):
+    if abs(actual - expected) <= SHARE * (1e-6 + size):
         return None
-    return f"vjp and jvp are not transposes: ⟨vjp(g), t⟩ = {found:.9g}, ⟨g, jvp(t)⟩ = {wanted:.9g}"
+    return f"vjp and jvp are not transposes: ⟨vjp(g), t⟩ = {actual:.9g}, ⟨g, jvp(t)⟩ = {expected:.9g}"
 
 
 def widest(array: np.ndarray) -> np.dtype[np.float64] | np.dtype[np.complex128]:

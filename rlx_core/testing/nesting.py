@@ -64,11 +64,11 @@ def _scanned(body: Graph, values: Sequence[Value], is_stacked: np.ndarray) -> tu
         results = _inlined(builder, body, [inputs[i] for i in range(len(values))])
     step = builder.finish(results)
     operands = [expand(values[i], (STEPS, *values[i].shape)) if is_stacked[i] else values[i] for i in order]
-    found = as_results(Scan(step, 0, consts, STEPS)(*operands))
-    return tuple(reshape(Narrow(0, STEPS - 1, 1)(y), y.shape[1:]) for y in found)
+    outputs = as_results(Scan(step, 0, consts, STEPS)(*operands))
+    return tuple(reshape(Narrow(0, STEPS - 1, 1)(y), y.shape[1:]) for y in outputs)
 
 
-def _once(body: Graph, values: Sequence[Value], most: int | None) -> tuple[Value, ...]:
+def _once(body: Graph, values: Sequence[Value], limit: int | None) -> tuple[Value, ...]:
     """One round of a loop whose carries begin as zeros: a count, and the results; with a bound for reverse mode, or without."""
     builder = values[0].node.owner
     assert isinstance(builder, Builder), "values of a graph being made"
@@ -78,14 +78,14 @@ def _once(body: Graph, values: Sequence[Value], most: int | None) -> tuple[Value
     def graph(name: str, results: Callable[[Builder, Value, list[Value]], Sequence[Value]]) -> Graph:
         inner = Builder(name)
         with building(inner):
-            count, *given = [inner.input("n", first.type), *(inner.input(f"x{i}", t) for i, t in enumerate(types))]
-            found = results(inner, count, given[len(begin) :])
-        return inner.finish(found)
+            count, *arguments = [inner.input("n", first.type), *(inner.input(f"x{i}", t) for i, t in enumerate(types))]
+            outputs = results(inner, count, arguments[len(begin) :])
+        return inner.finish(outputs)
 
     first = builder.constant(np.int32(0))
     cond = graph("is_first", lambda b, n, x: [n < 1])
     step = graph("round", lambda b, n, x: [n + 1, *_inlined(b, body, x)])
-    return as_results(While(cond, step, 1 + len(begin), most)(first, *begin, *values))[1:]
+    return as_results(While(cond, step, 1 + len(begin), limit)(first, *begin, *values))[1:]
 
 
 def _inlined(builder: Builder, body: Graph, values: Sequence[Value]) -> tuple[Value, ...]:

@@ -34,7 +34,7 @@ __all__ = ["ORDERS", "Became", "in_some_orders", "pipeline_of", "targets_of"]
 
 ORDERS: Final = 3
 """Number of orders that are tried in a process."""
-MOST: Final = 12
+MAX_PLANS: Final = 12
 """Maximum number of a plugin's programs that are compiled."""
 
 
@@ -63,7 +63,7 @@ def in_some_orders(word: str, turn: str) -> dict[str, list[Became]]:
         turn: The seed of the orders.
     """
     base = host_with_module(word) or default_host()
-    found: dict[str, list[Became]] = {}
+    groups: dict[str, list[Became]] = {}
     for number in range(ORDERS):
         order = random.Random(f"{turn}.{number}")
         entries = list(base.entries)
@@ -74,10 +74,10 @@ def in_some_orders(word: str, turn: str) -> dict[str, list[Became]]:
         before = set_default_host(host)
         try:
             for name, became in compiled(host, word):
-                found.setdefault(name, []).append(became)
+                groups.setdefault(name, []).append(became)
         finally:
             set_default_host(before)
-    return found
+    return groups
 
 
 def compiled(host: PluginHost, word: str) -> Iterator[tuple[str, Became]]:
@@ -94,12 +94,12 @@ def compiled(host: PluginHost, word: str) -> Iterator[tuple[str, Became]]:
 
 def became(host: PluginHost, graph: Graph, target: str, config: dict[str, Any]) -> Became:
     try:
-        made = compile_graph(graph, target=target, config=config, host=host)
+        compiled = compile_graph(graph, target=target, config=config, host=host)
     except RlxError as error:
         reason = reason_declined(error) if isinstance(error, LegalizeError) else None
         return Became(error=f"{type(error).__name__}: {error.message}", declined=reason or "")
-    text = print_lir(made.lir)
-    return Became(made.report.plan_hash, hashlib.sha256(text.encode()).hexdigest())
+    text = print_lir(compiled.lir)
+    return Became(compiled.report.plan_hash, hashlib.sha256(text.encode()).hexdigest())
 
 
 def programs_of(subjects: Subjects) -> Iterator[tuple[str, Graph]]:
@@ -110,7 +110,7 @@ def programs_of(subjects: Subjects) -> Iterator[tuple[str, Graph]]:
     for program in programs(named):
         if program.is_static and program.failure is None:
             first.setdefault(program.op.name, program.graph)
-    yield from list(first.items())[:MOST]
+    yield from list(first.items())[:MAX_PLANS]
     yield "a layer", layer()
 
 
@@ -132,10 +132,10 @@ def targets_of(host: PluginHost, entry: PluginEntry) -> tuple[str, ...]:
     """The targets that a plugin provides or extends, and the default one, as far as they are here."""
     registry = host.registry()
     records = [claim.record for claim in claims_of(registry, entry)]
-    own = [each.name for each in records if isinstance(each, BackendSpec)]
+    declared = [each.name for each in records if isinstance(each, BackendSpec)]
     extended = [each.target for each in records if isinstance(each, KernelSpec | LegalizationSpec)]
     preferred = [preferred_target(host)[0]] if registry.backends else []
-    return tuple(dict.fromkeys(name for name in [*own, *extended, *preferred] if name in registry.backends))
+    return tuple(dict.fromkeys(name for name in [*declared, *extended, *preferred] if name in registry.backends))
 
 
 def pipeline_of(registry: Registry, entry: PluginEntry) -> dict[str, Any]:
@@ -148,12 +148,12 @@ def pipeline_of(registry: Registry, entry: PluginEntry) -> dict[str, Any]:
     }
     if not any(loose.values()):
         return {"include": placed}
-    own = {
+    stages = {
         "hir": [*loose["hir"], "lower-hir"],
         "mir": ["canonicalize", *loose["mir"], "algebra", "cse", "dead-code", "legalize"],
         "lir": loose["lir"],
     }
-    return {"use": "checked", "pipeline": {"checked": own}, "include": placed}
+    return {"use": "checked", "pipeline": {"checked": stages}, "include": placed}
 
 
 def stage_of(record: PassSpec | RuleSetSpec) -> str:

@@ -111,12 +111,12 @@ def looped(graph: Graph, values: Sequence[Value], carries: Mapping[int, int], re
             builder, graph, dict(zip(graph.input_types, (inputs[k] for k in range(len(values))), strict=True))
         )
     step = builder.finish([results[i] for i in (*carries, *others)])
-    found = as_results(
+    loop_results = as_results(
         Scan(step, len(operands), len(order) - len(operands), STEPS, reverse)(*(values[k] for k in order))
     )
     last = 0 if reverse else STEPS - 1
-    stacked = [reshape(Narrow(0, last, 1)(y), y.shape[1:]) for y in found[len(operands) :]]
-    by_output = dict(zip((*carries, *others), (*found[: len(operands)], *stacked), strict=True))
+    stacked = [reshape(Narrow(0, last, 1)(y), y.shape[1:]) for y in loop_results[len(operands) :]]
+    by_output = dict(zip((*carries, *others), (*loop_results[: len(operands)], *stacked), strict=True))
     return tuple(by_output[i] for i in range(len(graph.outputs)))
 
 

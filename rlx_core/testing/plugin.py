@@ -160,10 +160,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     from rlx_core.testing.summary import declined, lines
 
     terminalreporter.config.stash[DECLINES] = declined(reports)
-    if found := lines(reports):
-        terminalreporter.config.stash[SUMMARY] = found
+    if summary := lines(reports):
+        terminalreporter.config.stash[SUMMARY] = summary
         terminalreporter.section("the laws of rlx")
-        for line in found:
+        for line in summary:
             terminalreporter.line(line)
 
 
@@ -190,7 +190,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         law = f"{law} {seed}"
     chosen = subjects(config, metafunc.cls.ops)
     amount = config.getoption("--rlx-samples")
-    found: dict[str, Sequence[Any]] = {}
+    by_fixture: dict[str, Sequence[Any]] = {}
     if "backend" in metafunc.fixturenames:
         targets = config.getoption("--rlx-backend")
         if not targets:
@@ -200,25 +200,25 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     if "op_table" in metafunc.fixturenames:
         metafunc.parametrize("op_table", [op_table(chosen.ops)], ids=[""])
     if "contribution" in metafunc.fixturenames:
-        found["contribution"] = chosen.contributions
+        by_fixture["contribution"] = chosen.contributions
     if "op" in metafunc.fixturenames:
-        found["op"] = chosen.ops
+        by_fixture["op"] = chosen.ops
     if "rejected" in metafunc.fixturenames:
         refused = cases.rejections(chosen.ops)
-        found["rejected"] = one_of_each(refused, lambda case: case.op.name, law) if amount == "one" else refused
+        by_fixture["rejected"] = one_of_each(refused, lambda case: case.op.name, law) if amount == "one" else refused
     if "kernel" in metafunc.fixturenames:
-        found["kernel"] = [(row, kernel_cases(row, chosen)) for row in chosen.kernels]
+        by_fixture["kernel"] = [(row, kernel_cases(row, chosen)) for row in chosen.kernels]
     if "kernel_case" in metafunc.fixturenames:
         every = [case for row in chosen.kernels for case in kernel_cases(row, chosen)]
-        found["kernel_case"] = one_of_each(every, lambda case: str(case.row), law) if amount == "one" else every
-    found |= rewrites_asked(metafunc.fixturenames, chosen)
+        by_fixture["kernel_case"] = one_of_each(every, lambda case: str(case.row), law) if amount == "one" else every
+    by_fixture |= rewrites_asked(metafunc.fixturenames, chosen)
     if "program" in metafunc.fixturenames:
-        found["program"] = tried(chosen.programs(), asked_of(metafunc.function), law, amount)
-    for fixture, asked in found.items():
-        if not asked:
+        by_fixture["program"] = tried(chosen.programs(), asked_of(metafunc.function), law, amount)
+    for fixture, parameters in by_fixture.items():
+        if not parameters:
             not_asked(metafunc, f"no {fixture} is one that this law is about")
             return
-        metafunc.parametrize(fixture, asked, ids=[name_of(each) for each in asked])
+        metafunc.parametrize(fixture, parameters, ids=[name_of(each) for each in parameters])
 
 
 def rewrites_asked(fixtures: Sequence[str], chosen: Any) -> dict[str, Sequence[Any]]:
@@ -226,12 +226,12 @@ def rewrites_asked(fixtures: Sequence[str], chosen: Any) -> dict[str, Sequence[A
     from rlx_core.testing.subjects import LegalizationRow, PassSubject, RuleRow
 
     rows = {"rewrite_rule": RuleRow, "contributed_pass": PassSubject, "legalization": LegalizationRow}
-    found: dict[str, Sequence[Any]] = {f: chosen.rewrites_of(row) for f, row in rows.items() if f in fixtures}
+    by_fixture: dict[str, Sequence[Any]] = {f: chosen.rewrites_of(row) for f, row in rows.items() if f in fixtures}
     if "block" in fixtures:
-        found["block"] = chosen.blocks
+        by_fixture["block"] = chosen.blocks
     if "file_format" in fixtures:
-        found["file_format"] = chosen.formats
-    return found
+        by_fixture["file_format"] = chosen.formats
+    return by_fixture
 
 
 def kernel_cases(row: Any, chosen: Any) -> Any:
@@ -242,8 +242,8 @@ def kernel_cases(row: Any, chosen: Any) -> Any:
     from rlx_core.testing.variants import accepted, bases
 
     ops = dict.fromkeys([row.kernel.op] if row.kernel.op.name else [*chosen.ops, *standard().ops])
-    found = cases.programs(tuple(op for op in ops if issubclass(op, row.kernel.op)))
-    return kernels.kernel_cases(row, [*found, *(v for base in bases(found) for v in accepted(base))])
+    base_programs = cases.programs(tuple(op for op in ops if issubclass(op, row.kernel.op)))
+    return kernels.kernel_cases(row, [*base_programs, *(v for base in bases(base_programs) for v in accepted(base))])
 
 
 def name_of(subject: Any) -> str:
@@ -260,20 +260,20 @@ def not_asked(metafunc: pytest.Metafunc, reason: str) -> None:
     metafunc.parametrize(names, [nothing])
 
 
-def subjects(config: pytest.Config, own: Sequence[Any] | None) -> Any:
+def subjects(config: pytest.Config, own_ops: Sequence[Any] | None) -> Any:
     """Return the subjects: the ops of the class, else the contributions of the named plugins, else the standard ops."""
     from rlx_core.testing.subjects import Subjects, select, standard, subjects_of
 
     plugins: list[str] = config.getoption("--rlx-plugin")
-    if own is not None:
-        found = Subjects(ops=tuple(own))
+    if own_ops is not None:
+        result = Subjects(ops=tuple(own_ops))
     elif plugins:
-        found = Subjects()
+        result = Subjects()
         for plugin in plugins:
-            found += subjects_of(plugin)
+            result += subjects_of(plugin)
     else:
-        found = standard()
-    return select(found, config.getoption("--rlx-op"))
+        result = standard()
+    return select(result, config.getoption("--rlx-op"))
 
 
 def op_table(ops: Sequence[Any]) -> dict[str, Any]:

@@ -26,21 +26,21 @@ __all__ = ["reduce"]
 Fails = Callable[[Generated], bool]
 
 
-def reduce(program: Generated, fails: Fails, *, most: int = 600) -> Generated:
+def reduce(program: Generated, fails: Fails, *, limit: int = 600) -> Generated:
     """Return a smallest known program that fails as `program` does.
 
     Args:
         program: One that fails.
         fails: Whether a program shows the same failure. It may raise `RlxError`, which means that it does not.
-        most: Maximum number of programs that are tried.
+        limit: Maximum number of programs that are tried.
     """
     tried = 0
     is_smaller = True
-    while is_smaller and tried < most:
+    while is_smaller and tried < limit:
         is_smaller = False
         for candidate in simpler(program):
             tried += 1
-            if tried >= most:
+            if tried >= limit:
                 break
             if _still(fails, candidate):
                 program, is_smaller = candidate, True
@@ -131,13 +131,13 @@ def made(program: Generated, change: Change) -> Iterator[Generated]:
         interpret(made_graph, fed, mode="wide")
     except (RlxError, AssertionError, KeyError, ValueError, IndexError, TypeError):
         return  # types that do not fit one another: not a program
-    kept = change.outputs or graph.outputs
+    kept_outputs = change.outputs or graph.outputs
     donations: dict[str, int | None] = {}
     leaves = {**made_graph.input_types, **made_graph.param_types}
     for name, index in program.donations.items():
         if name in leaves:
-            found = [] if index is None else [i for i, v in enumerate(kept) if v is graph.outputs[index]]
-            donations[name] = found[0] if found else None
+            positions = [] if index is None else [i for i, v in enumerate(kept_outputs) if v is graph.outputs[index]]
+            donations[name] = positions[0] if positions else None
     for name, index in donations.items():
         if index is not None and made_graph.outputs[index].type != leaves[name]:
             return
@@ -146,16 +146,16 @@ def made(program: Generated, change: Change) -> Iterator[Generated]:
 
 def reached(outputs: list[Value], change: Change) -> set[Value]:
     """The values that outputs depend on, after a change."""
-    found: set[Value] = set()
+    result: set[Value] = set()
     waiting = list(outputs)
     while waiting:
         value = waiting.pop()
-        if value in found:
+        if value in result:
             continue
-        found.add(value)
+        result.add(value)
         if value not in change.cut:
             waiting += [change.values.get(v, v) for v in value.node.present()]
-    return found
+    return result
 
 
 def held(program: Generated, node: Node) -> np.ndarray:
@@ -231,13 +231,13 @@ def shrunk(array: np.ndarray, old: int, new: int) -> np.ndarray:
 def with_number(op: Op, old: int, new: int) -> Op:
     """The op with another number in its attributes."""
 
-    def changed(found: Any) -> Any:
-        if isinstance(found, tuple):
-            return tuple(changed(each) for each in found)
-        return new if isinstance(found, int) and not isinstance(found, bool) and found == old else found
+    def changed(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(changed(each) for each in value)
+        return new if isinstance(value, int) and not isinstance(value, bool) and value == old else value
 
     try:
-        return evolve(op, **{name: changed(found) for name, found in op.attributes().items()})
+        return evolve(op, **{name: changed(value) for name, value in op.attributes().items()})
     except (RlxError, ValueError, TypeError):
         return op
 

@@ -31,14 +31,14 @@ def special_values(dtype: DType) -> np.ndarray:
         return np.array([False, True])
     if dtype.is_integer:
         integer = np.iinfo(numpy)
-        small = [n for n in (-7, -2, -1, 0, 1, 2, 3, 7, 31, 63) if n >= integer.min]
-        return np.array([integer.min, integer.min + 1, *small, integer.max - 1, integer.max], numpy)
+        common = [n for n in (-7, -2, -1, 0, 1, 2, 3, 7, 31, 63) if n >= integer.min]
+        return np.array([integer.min, integer.min + 1, *common, integer.max - 1, integer.max], numpy)
     if dtype.is_complex:
         parts = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 0.5, 1e-30, 88.8, -1000.0, 1000.0])
         re, im = np.meshgrid(parts, parts)
-        found = np.empty(re.size, numpy)
-        found.real, found.imag = re.ravel(), im.ravel()
-        return found
+        result = np.empty(re.size, numpy)
+        result.real, result.imag = re.ravel(), im.ravel()
+        return result
     limits: Any = ml_dtypes.finfo(numpy)  # type: ignore[no-untyped-call]
     top, least, tiny = (float(x) for x in (limits.max, limits.smallest_subnormal, limits.tiny))
     positive = [0.0, 0.5, 1.0, 2.0, 3.0, 100.0, top, tiny, tiny / 2, least, 5 * least, np.inf]

@@ -164,10 +164,10 @@ class Subjects:
 
     def programs(self) -> list[OpProgram]:
         """The samples of the ops, and those of the ops that the rules are for."""
-        found = list(programs(self.ops))
+        result = list(programs(self.ops))
         for kind, op in self.rules:
-            found += [OpProgram(p.case, kind) for p in programs((op,))]
-        return found
+            result += [OpProgram(p.case, kind) for p in programs((op,))]
+        return result
 
 
 def host_with_module(word: str) -> PluginHost | None:
@@ -201,16 +201,16 @@ def subjects_of(plugin: str) -> Subjects:
     """
     host = default_host()
     entry = entry_of(host, plugin)
-    found = Subjects() if entry is None else subjects_of_entry(host, entry)
-    if not found.contributions:
+    result = Subjects() if entry is None else subjects_of_entry(host, entry)
+    if not result.contributions:
         module = plugin.rpartition("=")[2] if entry is None or not entry.module else entry.module
-        found = Subjects(ops=ops_of_module(module))
-    if not found.ops and not found.contributions:
+        result = Subjects(ops=ops_of_module(module))
+    if not result.ops and not result.contributions:
         raise UnknownNameError(
             f"--rlx-plugin: {plugin} offers no ops, rules or kernels",
             hint="give the module a tuple `OPS` of op classes",
         )
-    return found
+    return result
 
 
 def subjects_of_entry(host: PluginHost, entry: PluginEntry) -> Subjects:
@@ -282,8 +282,8 @@ def formats_of(host: PluginHost, record: ExporterSpec, write: Callable[..., Any]
     for suffix in record.suffixes:
         importers = [each for each in host.registry().importers.values() if suffix in each.suffixes]
         if importers:
-            own = [each for each in importers if each.name == record.name]
-            yield FormatRow(record.name, suffix, write, (own or importers)[0].load.resolve())
+            matching = [each for each in importers if each.name == record.name]
+            yield FormatRow(record.name, suffix, write, (matching or importers)[0].load.resolve())
 
 
 def ops_of(plugin: str) -> tuple[type[Op], ...]:
@@ -302,10 +302,10 @@ def ops_of_module(module: str) -> tuple[type[Op], ...]:
         UnknownNameError: There is no such module.
     """
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise UnknownNameError(f"--rlx-plugin: there is no plugin {module!r}, and no module {error.name!r}") from error
-    offered = found.OPS if hasattr(found, "OPS") else found.rlx_ops() if hasattr(found, "rlx_ops") else ()
+    offered = imported.OPS if hasattr(imported, "OPS") else imported.rlx_ops() if hasattr(imported, "rlx_ops") else ()
     return tuple(op for entry in offered for op in classes_of(entry))
 
 

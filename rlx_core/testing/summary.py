@@ -20,7 +20,7 @@ from rlx_core.testing.variants import bases, variants
 __all__ = ["KEY", "declined", "describe", "describe_kernels", "describe_refusals", "lines"]
 
 KEY: Final = "rlx"
-MOST: Final = 12
+MAX_ROWS: Final = 12
 """Maximum number of ops, rules and kernels that have a line even if nothing failed."""
 DIFFERENCES: Final = "vjp_agrees_with_finite_differences"
 TRANSPOSES: Final = "vjp_and_jvp_are_transposes"
@@ -56,11 +56,11 @@ class Tally:
     def what(self) -> str:
         """The number of samples, and of variants of each kind."""
         counts = Counter(self.kinds[on] for on in self.tried)
-        own = counts.pop("", 0)
+        plain = counts.pop("", 0)
         listed = ", ".join(f"{kind} {n}" for kind, n in sorted(counts.items()))
         varied = f", {counts.total()} variants ({listed})" if counts else ""
         refused = f", {self.refused} refused" if self.refused else ""
-        return f"{own} sample{'s' * (own != 1)}{varied}{refused}"
+        return f"{plain} sample{'s' * (plain != 1)}{varied}{refused}"
 
     @property
     def note(self) -> str | None:
@@ -73,9 +73,9 @@ def describe(items: Iterable[pytest.Item]) -> None:
     """Record the subject of each test in its properties."""
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
-        found = subject(params)
-        if found is not None:
-            name, on, varied = found
+        described = subject(params)
+        if described is not None:
+            name, on, varied = described
             law = getattr(item, "originalname", item.name).removeprefix("test_")
             item.user_properties.append((KEY, {"subject": name, "law": law, "on": on, "varied": varied}))
 
@@ -133,19 +133,19 @@ def tallied(reports: Iterable[Any]) -> dict[str, Tally]:
 
 def reason_skipped(report: Any) -> str | None:
     """Return the reason why a backend declines a program; `None` for tests that are skipped otherwise."""
-    said = str(report.longrepr[2]) if isinstance(report.longrepr, tuple | list) else ""
-    return said.partition(DECLINED)[2] or None
+    reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple | list) else ""
+    return reason.partition(DECLINED)[2] or None
 
 
 def declined(reports: Iterable[Any]) -> dict[str, str]:
     """Op → how many of its programs a backend declines, and why it declines the first."""
-    found = {}
+    result = {}
     for name, tally in sorted(tallied(reports).items()):
         if tally.declined:
             count = len(tally.declined)
             some = f", {count} of {count + len(tally.tried)} programs" if tally.tried else ""
-            found[name] = f"declined{some}: {tally.declined[0]}"
-    return found
+            result[name] = f"declined{some}: {tally.declined[0]}"
+    return result
 
 
 def lines(reports: Sequence[Any]) -> list[str]:
@@ -155,29 +155,29 @@ def lines(reports: Sequence[Any]) -> list[str]:
         return []
     tried = {name: tally for name, tally in tallies.items() if tally.tried or tally.failures}
     failed = {name: tally for name, tally in tried.items() if tally.failures}
-    shown = tried if len(tried) <= MOST else failed
-    found = [line for name, tally in sorted(shown.items()) for line in lines_of(name, tally)]
+    shown = tried if len(tried) <= MAX_ROWS else failed
+    result = [line for name, tally in sorted(shown.items()) for line in lines_of(name, tally)]
     laws = {law for tally in tallies.values() for law in tally.laws}
     programs_tried = sum(len(tally.tried) for tally in tried.values())
     left = sum(len(tally.declined) for tally in tallies.values())
-    found.append(
+    result.append(
         f"{len(tried)} ops, rules and kernels; {programs_tried} programs; {len(laws)} laws;"
         f" {len(failed) or 'none'} failed{': ' if failed else ''}{', '.join(sorted(failed))}"
         + (f"; {left} programs declined" if left else "")
     )
-    return found
+    return result
 
 
 def lines_of(name: str, tally: Tally) -> list[str]:
     verdict = f"{len(tally.failures)} of {len(tally.laws)} laws failed" if tally.failures else f"{len(tally.laws)} laws"
-    found = [f"{name}: {verdict}, on {tally.what}"]
-    found += [f"    {law} ({len(said)}×): {said[0]}" for law, said in sorted(tally.failures.items())]
-    return found + ([f"    {tally.note}"] if tally.note else [])
+    result = [f"{name}: {verdict}, on {tally.what}"]
+    result += [f"    {law} ({len(messages)}×): {messages[0]}" for law, messages in sorted(tally.failures.items())]
+    return result + ([f"    {tally.note}"] if tally.note else [])
 
 
 def complaint(report: Any) -> str:
     """Return the first line of a law's message."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    said = str(report.longrepr if crash is None else crash.message).strip()
-    rows = [row.strip() for row in said.splitlines() if row.strip()]
+    text = str(report.longrepr if crash is None else crash.message).strip()
+    rows = [row.strip() for row in text.splitlines() if row.strip()]
     return rows[0].removeprefix("AssertionError: ") if rows else "no message"

@@ -43,8 +43,8 @@ class Generalized:
         types = [
             renamed(t, {size: sizes[name] for size, name in self.symbols.items()}) for t in self.program.sample.types
         ]
-        made = with_types(self.program, types)
-        return None if made.is_refused else made
+        result = with_types(self.program, types)
+        return None if result.is_refused else result
 
 
 def generalized(program: OpProgram) -> Generalized | None:

@@ -34,12 +34,12 @@ class TargetRun:
     def __call__(self, graph: Graph, arrays: Sequence[Any]) -> Sequence[np.ndarray]:
         executable = Executable(compile_graph(graph, target=self.target))
         self.kernels = tuple(sorted({name for _, name, _ in executable.report.kernels if name != HOST}))
-        given = dict(zip(graph.input_types, arrays, strict=True))
-        found = [np.array(each) for each in executable.run(given)]
-        for place, (first, again) in enumerate(zip(found, executable.run(given), strict=True)):
+        inputs = dict(zip(graph.input_types, arrays, strict=True))
+        outputs = [np.array(each) for each in executable.run(inputs)]
+        for place, (first, again) in enumerate(zip(outputs, executable.run(inputs), strict=True)):
             is_same = first.tobytes() == np.asarray(again).tobytes()
             assert is_same, f"output {place} has other bits in a second run on {self.target}"
-        return found
+        return outputs
 
 
 def reason_declined(error: LegalizeError) -> str | None:

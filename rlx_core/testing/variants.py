@@ -30,14 +30,14 @@ MOST_OPERANDS: Final = 4
 @cache
 def variants(program: OpProgram) -> tuple[OpProgram, ...]:
     """Return the variants of one sample, refused ones among them, each named by its variation."""
-    own = {signature(c.sample.types) for c in cases_of([program.op])}
-    found: dict[str, OpProgram] = {}
+    existing = {signature(c.sample.types) for c in cases_of([program.op])}
+    result: dict[str, OpProgram] = {}
     for variation, name, types in varied_types(program.sample):
         key = signature(types)
-        if key not in own and key not in found:
+        if key not in existing and key not in result:
             sample = evolve_types(program.sample, types)
-            found[key] = OpProgram(Case(program.op, sample), program.rule, variation, f"({name})")
-    return tuple(found.values())
+            result[key] = OpProgram(Case(program.op, sample), program.rule, variation, f"({name})")
+    return tuple(result.values())
 
 
 @cache
@@ -48,13 +48,13 @@ def accepted(program: OpProgram) -> tuple[OpProgram, ...]:
 
 def bases(programs: Sequence[OpProgram]) -> list[OpProgram]:
     """The samples that are varied: of each op the first with the same attributes set and the same operands given."""
-    found: dict[object, OpProgram] = {}
+    result: dict[object, OpProgram] = {}
     for program in programs:
         sample = program.sample
         key = (program.op, program.rule, *sample.attributes, *(t is None for t in sample.types), sample.make is None)
         if program.is_static:
-            found.setdefault(key, program)
-    return list(found.values())
+            result.setdefault(key, program)
+    return list(result.values())
 
 
 def signature(types: Sequence[TensorType | None]) -> str:

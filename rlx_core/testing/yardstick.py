@@ -40,12 +40,12 @@ class Yardstick:
     exact: tuple[np.ndarray, ...]
     allowed: tuple[np.ndarray | None, ...]
 
-    def complaint(self, found: Sequence[np.ndarray]) -> str | None:
+    def complaint(self, actual: Sequence[np.ndarray]) -> str | None:
         """Return the failure of the outputs of a run, in one line; `None` if they are within the tolerance."""
-        if len(found) != len(self.exact):
-            return f"{len(found)} outputs instead of {len(self.exact)}"
+        if len(actual) != len(self.exact):
+            return f"{len(actual)} outputs instead of {len(self.exact)}"
         for i, (got, value, exact, allowed) in enumerate(
-            zip(found, self.outputs, self.exact, self.allowed, strict=True)
+            zip(actual, self.outputs, self.exact, self.allowed, strict=True)
         ):
             if dtype(got.dtype) is not value.dtype or got.shape != value.type.static_shape:
                 return f"output {i} is {dtype(got.dtype)}{list(got.shape)}, declared is {value.type}"
@@ -57,13 +57,14 @@ class Yardstick:
                 continue
             wide = got.astype(exact.dtype)
             with np.errstate(invalid="ignore"):
-                fits = (np.abs(wide - exact) <= allowed) | (wide == exact) | (np.isnan(wide) & np.isnan(exact))
-            if not fits.all():
-                over = np.where(fits, 0, np.nan_to_num(np.abs(wide - exact) / allowed, nan=np.inf, posinf=np.inf))
-                at = tuple(int(n) for n in np.unravel_index(int(np.argmax(over)), over.shape))
+                is_near = (np.abs(wide - exact) <= allowed) | (wide == exact) | (np.isnan(wide) & np.isnan(exact))
+            if not is_near.all():
+                over = np.where(is_near, 0, np.nan_to_num(np.abs(wide - exact) / allowed, nan=np.inf, posinf=np.inf))
+                index = tuple(int(n) for n in np.unravel_index(int(np.argmax(over)), over.shape))
+                count = int((~is_near).sum())
                 return (
-                    f"output {i} ({value.type}) at {at} is {wide[at]!r}, not {exact[at]!r}: "
-                    f"off by {abs(wide[at] - exact[at]):.3g}, allowed is {allowed[at]:.3g}; {int((~fits).sum())} of {fits.size}"
+                    f"output {i} ({value.type}) at {index} is {wide[index]!r}, not {exact[index]!r}: "
+                    f"off by {abs(wide[index] - exact[index]):.3g}, allowed is {allowed[index]:.3g}; {count} of {is_near.size}"
                 )
         return None
 

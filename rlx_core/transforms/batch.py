@@ -78,7 +78,7 @@ def vmap_with_values(
     if engine.mesh != mesh:
         engine = evolve(engine, mesh=mesh)
     axes = _axes_of_inputs(graph, in_axes)
-    wanted = _axes_of_outputs(graph, out_axes)
+    output_axes = _axes_of_outputs(graph, out_axes)
     builder = Builder(f"{graph.name}_vmap")
     bindings: dict[str, Value] = {}
     for leaf in (*graph.inputs, *graph.params):
@@ -92,7 +92,7 @@ def vmap_with_values(
     values, batched = batch_into(builder, graph, bindings, is_batched, size, engine=engine)
     outputs = [
         _placed(builder, values[v], values[v] in batched, axis, size, f"output {i}")
-        for i, (v, axis) in enumerate(zip(graph.outputs, wanted, strict=True))
+        for i, (v, axis) in enumerate(zip(graph.outputs, output_axes, strict=True))
     ]
     return builder.finish(outputs), values
 
@@ -158,8 +158,8 @@ def _placed(builder: Builder, value: Value, is_batched: bool, axis: Axis, size: 
         stacked = value if is_batched else expand(value, (size, *value.shape))
         if place == 0:
             return stacked
-        rest = list(range(1, rank))
-        return transpose(stacked, (*rest[:place], 0, *rest[place:]))
+        others = list(range(1, rank))
+        return transpose(stacked, (*others[:place], 0, *others[place:]))
 
 
 def batch_into(
@@ -213,8 +213,8 @@ def _batch_node(
     with rule_for(engine, builder, node, "vmap"):
         if rule is None:
             return _by_decomposition(builder, node, operands, batched, size, engine)
-        given = padded(node.op, operands)
-        results = as_results(rule(size, given, [v is not None and v in batched for v in given]))
+        padded_operands = padded(node.op, operands)
+        results = as_results(rule(size, padded_operands, [v is not None and v in batched for v in padded_operands]))
     _check(node, results, size)
     batched.update(r for r in results if not isinstance(r, Replicated))
     return tuple(r.value if isinstance(r, Replicated) else r for r in results)
@@ -237,8 +237,8 @@ def _by_decomposition(
     engine: Engine,
 ) -> tuple[Value, ...]:
     if engine.rule(node.op, "decompose") is None:
-        found = Fact("node", node.label, node.origin.source)
-        raise missing_rule(node.op, "batch", None, found, lost=engine.lost(node.op.name))
+        fact = Fact("node", node.label, node.origin.source)
+        raise missing_rule(node.op, "batch", None, fact, lost=engine.lost(node.op.name))
     body = engine.decomposition(node.op, node.operand_types)
     present = [v for v in operands if v is not None]
     bindings = dict(zip(body.input_types, present, strict=True))
@@ -258,11 +258,11 @@ def _check(node: Node, results: Sequence[object], size: Dim) -> None:
     for each, type in zip(results, node.types, strict=True):
         is_replicated = isinstance(each, Replicated)
         result = each.value if isinstance(each, Replicated) else each
-        wanted = type if is_replicated else TensorType(type.dtype, (size, *type.shape))
-        is_fine = isinstance(result, Value) and (result.type == wanted or not (wanted.is_static and type.is_static))
+        expected = type if is_replicated else TensorType(type.dtype, (size, *type.shape))
+        is_fine = isinstance(result, Value) and (result.type == expected or not (expected.is_static and type.is_static))
         if not is_fine:
-            found = result.type if isinstance(result, Value) else result
-            raise ShapeError(f"{node.op.name}: its batch rule must give {wanted}, not {found}", where)
+            actual = result.type if isinstance(result, Value) else result
+            raise ShapeError(f"{node.op.name}: its batch rule must give {expected}, not {actual}", where)
 
 
 def batched_body(

@@ -69,16 +69,16 @@ class ContributedRules(Rules):
     def __getitem__(self, key: tuple[str, str]) -> Callable[..., Any]:
         if key not in self._known:
             self._known[key] = self._load(self.specs[key])
-        found = self._known[key]
-        if found is None:
+        rule = self._known[key]
+        if rule is None:
             raise KeyError(key)
-        return found
+        return rule
 
     def _load(self, spec: RuleSpec) -> Callable[..., Any] | None:
-        found: Callable[..., Any] | None = self.registry.usable(
+        rule: Callable[..., Any] | None = self.registry.usable(
             "rules", spec.name, lambda rule: rule_fault(rule, spec, self.registry)
         )
-        return None if found is None else self._guarded(found, spec)
+        return None if rule is None else self._guarded(rule, spec)
 
     def _guarded(self, rule: Callable[..., Any], spec: RuleSpec) -> Callable[..., Any]:
         """Return the rule with a guard: if it raises, it is skipped with a warning, and the op's own rule is used if it exists.
@@ -96,10 +96,10 @@ class ContributedRules(Rules):
                     raise
                 self.registry.leave_out(error.fault)
                 self._known[kind, op.name] = None
-                own = getattr(op, kind)
-                if own is None:
+                own_rule = getattr(op, kind)
+                if own_rule is None:
                     raise
-            return own(*args, **kwargs)
+            return own_rule(*args, **kwargs)
 
         return guarded
 

@@ -76,8 +76,8 @@ class Engine:
             return None
         if key in self.rules:
             return partial(self.rules[key], op)
-        found: Callable[..., Any] | None = getattr(op, kind)
-        return found
+        result: Callable[..., Any] | None = getattr(op, kind)
+        return result
 
     def decomposition(self, op: Op, types: Sequence[TensorType | None]) -> Graph:
         """Return the op's decomposition, by the rule that this engine selects."""
@@ -102,16 +102,16 @@ class Engine:
         return evolve(self, deriving=(*self.deriving, (kind, op)))
 
     def vjp_of(self, body: Graph, wrt: Sequence[str]) -> Graph:
-        found: Graph = SWEEPS["vjp"](without_effects(body), wrt, engine=self)
-        return found
+        result: Graph = SWEEPS["vjp"](without_effects(body), wrt, engine=self)
+        return result
 
     def jvp_of(self, body: Graph, wrt: Sequence[str]) -> Graph:
-        found: Graph = SWEEPS["jvp"](without_effects(body), wrt, engine=self)
-        return found
+        result: Graph = SWEEPS["jvp"](without_effects(body), wrt, engine=self)
+        return result
 
     def batch_of(self, body: Graph, size: Dim, is_batched: Sequence[bool]) -> tuple[Graph, tuple[bool, ...]]:
-        found: tuple[Graph, tuple[bool, ...]] = SWEEPS["batch"](body, size, is_batched, engine=self)
-        return found
+        result: tuple[Graph, tuple[bool, ...]] = SWEEPS["batch"](body, size, is_batched, engine=self)
+        return result
 
 
 STANDARD: Final[Engine] = Engine()

@@ -36,7 +36,7 @@ def prepared(graph: Graph) -> Graph:
     prepare = _prepare.get()
     if prepare is None:
         return graph
-    made = Context().run(prepare, graph)  # outside of any trace: nodes built by a pass must not go to this one
-    assert made.input_types == graph.input_types, "what prepares a function keeps its inputs"
-    assert made.output_types == graph.output_types, "what prepares a function keeps its types"
-    return made
+    result = Context().run(prepare, graph)  # outside of any trace: nodes built by a pass must not go to this one
+    assert result.input_types == graph.input_types, "what prepares a function keeps its inputs"
+    assert result.output_types == graph.output_types, "what prepares a function keeps its types"
+    return result

@@ -59,22 +59,22 @@ def placeholder(builder: Builder, type: TensorType) -> Value:
 
 def dependents(nodes: Iterable[Node], sources: Iterable[Value]) -> set[Value]:
     """Return `sources` and every differentiable value that is computed from one of them through differentiable values."""
-    found = set(sources)
+    result = set(sources)
     for node in nodes:
-        if any(v in found for v in node.present()):
-            found.update(r for r in node.results if r.dtype.is_differentiable)
-    return found
+        if any(v in result for v in node.present()):
+            result.update(r for r in node.results if r.dtype.is_differentiable)
+    return result
 
 
 def live_nodes(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
     """Return the nodes that `outputs` depend on, in order; others need not be differentiated."""
     needed = set(outputs)
-    kept: list[Node] = []
+    live: list[Node] = []
     for node in reversed(nodes):
         if any(r in needed for r in node.results):
             needed.update(node.present())
-            kept.append(node)
-    return kept[::-1]
+            live.append(node)
+    return live[::-1]
 
 
 def find_value(graph: Graph, handle: str | Value) -> Value:

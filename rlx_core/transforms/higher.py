@@ -58,10 +58,10 @@ def jacfwd(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Eng
     columns = [_tangents_over_basis(graph, name, engine) for name in wrt]
     builder, leaves = _copied_leaves(graph, f"{graph.name}_jacfwd")
     with building(builder):
-        found = [inline(builder, column, leaves) for column in columns]
+        inlined = [inline(builder, column, leaves) for column in columns]
         types = [find_value(graph, w).type for w in wrt]
         jacobians = [
-            _shaped(found[j][i], graph.outputs[i].shape, types[j].shape, form)
+            _shaped(inlined[j][i], graph.outputs[i].shape, types[j].shape, form)
             for i in range(len(graph.outputs))
             for j in range(len(wrt))
         ]

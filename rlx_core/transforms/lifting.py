@@ -46,8 +46,8 @@ class Arguments:
         """
         flat, tree = flatten_arguments(named)
         leaves = tuple(_leaf(name, value) for name, value in zip(tree.names, flat, strict=True))
-        given = zip(leaves, flat, strict=True)
-        operands = tuple(as_value(builder, value) for leaf, value in given if leaf.role == "input")
+        pairs = zip(leaves, flat, strict=True)
+        operands = tuple(as_value(builder, value) for leaf, value in pairs if leaf.role == "input")
         return cls(leaves, tree, tuple(named), operands)
 
     def unflatten(self, leaves: Sequence[Any]) -> dict[str, Any]:
@@ -109,21 +109,21 @@ def as_value(builder: Builder, data: Any) -> Value:
     return builder._own(data) if isinstance(data, Value) else array_value(builder, data)
 
 
-def of_type(builder: Builder, name: str, data: Any, wanted: TensorType) -> Value:
+def of_type(builder: Builder, name: str, data: Any, expected: TensorType) -> Value:
     """Convert anything array-like to a value of exactly this type: a broadcast tangent would be another direction.
 
     Raises:
         ShapeError, DtypeError: It has another type.
     """
     value = (
-        builder.constant(data, wanted.dtype)
-        if type(data) in (int, float) and not wanted.shape
+        builder.constant(data, expected.dtype)
+        if type(data) in (int, float) and not expected.shape
         else as_value(builder, data)
     )
-    if value.type != wanted:
-        error = ShapeError if value.dtype is wanted.dtype else DtypeError
+    if value.type != expected:
+        error = ShapeError if value.dtype is expected.dtype else DtypeError
         raise error(
-            f"{name} must be {wanted}, as what it belongs to, not {value.type}",
+            f"{name} must be {expected}, as what it belongs to, not {value.type}",
             Fact("given", value.type, value.node.origin.source),
         )
     return value

@@ -72,7 +72,7 @@ def copy_prepared(
         bindings: The values of inputs and params, by name; the others are copied as leaves.
         engine: The source of rules.
     """
-    wanted = set(wrt)
+    targets = set(wrt)
     live = {n.index for n in live_nodes(graph.nodes, graph.outputs)}
     active: set[Value] = set()
     values: dict[Value, Value] = {}
@@ -84,9 +84,9 @@ def copy_prepared(
         else:
             operands = [None if v is None else values[v] for v in node.operands]
             # A value that is requested by handle is not decomposed: its decomposition might be one of its own operands.
-            keeps = node.index not in live or any(r in wanted for r in node.results)
+            keeps = node.index not in live or any(r in targets for r in node.results)
             values.update(zip(node.results, _copy(builder, node, operands, kind, active, engine, keeps), strict=True))
-        active.update(values[r] for r in node.results if r in wanted)
+        active.update(values[r] for r in node.results if r in targets)
     return values
 
 
@@ -133,8 +133,8 @@ def _take_apart(
             local[inner.result] = bound[inner.op.label]
             continue
         renamed = _named_like(node, inner, body)
-        given = [None if v is None else local[v] for v in inner.operands]
-        local.update(zip(inner.results, _copy(builder, renamed, given, kind, active, engine), strict=True))
+        inner_operands = [None if v is None else local[v] for v in inner.operands]
+        local.update(zip(inner.results, _copy(builder, renamed, inner_operands, kind, active, engine), strict=True))
     return tuple(local[v] for v in body.outputs)
 
 

@@ -66,23 +66,25 @@ def split_vjp(
     expect_graph("split_vjp", graph)
     both = vjp_graph(graph, wrt, outputs=outputs, engine=engine)
     names = tuple(shared)
-    own = [leaf_name(v) for v in (*graph.inputs, *graph.params)]
+    own_names = [leaf_name(v) for v in (*graph.inputs, *graph.params)]
     for name in names:
-        if name not in own:
-            raise UnknownNameError(f"split_vjp: {graph.name} has no input or param {name!r}", hint=nearest(name, own))
-    cotangents = tuple(name for name in both.input_types if name not in own)
+        if name not in own_names:
+            raise UnknownNameError(
+                f"split_vjp: {graph.name} has no input or param {name!r}", hint=nearest(name, own_names)
+            )
+    cotangents = tuple(name for name in both.input_types if name not in own_names)
     count = len(graph.outputs)
-    later, saved = _divided(both, both.outputs[count:], {*names}, cotangents)
-    saved += _sizes(both, later, saved, {*names, *cotangents})
+    backward_nodes, saved = _divided(both, both.outputs[count:], {*names}, cotangents)
+    saved += _sizes(both, backward_nodes, saved, {*names, *cotangents})
     results = [*both.outputs[:count], *saved]
-    behind = {n.index for n in later}
+    behind = {n.index for n in backward_nodes}
     effects = [n for n in both.nodes if not n.op.is_pure and n.index not in behind]
     needed = live_nodes(both.nodes, [*results, *(r for n in effects for r in n.results)])
-    forward = _program(f"{graph.name}_forward", both, names, own, needed, results)
+    forward = _program(f"{graph.name}_forward", both, names, own_names, needed, results)
 
     taken = {*both.names}
     labels = {value: fresh_name(taken, f"saved_{k}") for k, value in enumerate(saved)}
-    backward = _program(f"{graph.name}_backward", both, names, cotangents, later, both.outputs[count:], labels)
+    backward = _program(f"{graph.name}_backward", both, names, cotangents, backward_nodes, both.outputs[count:], labels)
     return Split(forward, backward, names, tuple(labels.values()), cotangents)
 
 
@@ -98,37 +100,37 @@ def _divided(
     needed = set(gradients)
     nodes, saved = [], []
     for node in reversed(both.nodes):
-        wanted = [r for r in node.results if r in needed]
+        needed_results = [r for r in node.results if r in needed]
         is_behind = any(r in behind for r in node.results)
-        if not (wanted or (is_behind and not node.op.is_pure)):
+        if not (needed_results or (is_behind and not node.op.is_pure)):
             continue
         if isinstance(node.op, GraphArgument):
-            saved += wanted if node.op.label not in shared and not is_behind else []
+            saved += needed_results if node.op.label not in shared and not is_behind else []
         elif is_behind or _costs_nothing(node):
             needed.update(node.present())
             nodes.append(node)
         else:
-            saved += wanted
+            saved += needed_results
     return nodes[::-1], saved[::-1]
 
 
-def _sizes(both: Graph, nodes: Sequence[Node], given: Sequence[Value], labels: Collection[str]) -> list[Value]:
+def _sizes(both: Graph, nodes: Sequence[Node], values: Sequence[Value], labels: Collection[str]) -> list[Value]:
     """Return additional inputs that define the sizes which no other input of the program defines."""
 
     def told(values: Iterable[Value]) -> set[SizeSymbol | None]:
         return {plain_symbol(dim) for v in values for dim in v.shape}
 
     inputs = {n.op.label: n.result for n in both.nodes if isinstance(n.op, GraphArgument)}
-    read = [*given, *(inputs[label] for label in labels)]
+    read = [*values, *(inputs[label] for label in labels)]
     known = told(read)
     dims = (d for v in (*read, *(r for n in nodes for r in n.results)) for d in v.shape)
-    wanted = free_symbols(*dims).union(*(symbols_inside(n.op) for n in nodes))
-    found: list[Value] = []
+    required = free_symbols(*dims).union(*(symbols_inside(n.op) for n in nodes))
+    result: list[Value] = []
     for value in inputs.values():
-        if (wanted - known) & told([value]):
-            found.append(value)
+        if (required - known) & told([value]):
+            result.append(value)
             known |= told([value])
-    return found
+    return result
 
 
 def _costs_nothing(node: Node) -> bool:
@@ -138,27 +140,27 @@ def _costs_nothing(node: Node) -> bool:
         return op.is_pure
     if op.view is None or op.is_barrier or len(operands) > 1 or len(node.results) > 1:
         return False
-    large, small = node.result.type.nbytes, operands[0].type.nbytes
-    return small == large or (isinstance(small, int) and isinstance(large, int) and small < large)
+    larger, smaller = node.result.type.nbytes, operands[0].type.nbytes
+    return smaller == larger or (isinstance(smaller, int) and isinstance(larger, int) and smaller < larger)
 
 
 def _program(
     name: str,
     both: Graph,
     shared: Sequence[str],
-    own: Collection[str],
+    own_inputs: Collection[str],
     nodes: Iterable[Node],
     outputs: Iterable[Value],
-    given: Mapping[Value, str] | None = None,
+    value_labels: Mapping[Value, str] | None = None,
 ) -> Graph:
     """Return a subprogram: the shared inputs first, then the values that it receives precomputed, then its other inputs."""
     builder = Builder(name)
     inputs = {n.op.label: n.result for n in both.nodes if isinstance(n.op, GraphArgument)}
-    labels = {inputs[label]: label for label in shared} | dict(given or {})
-    labels |= {v: label for label, v in inputs.items() if label in own and v not in labels}
+    labels = {inputs[label]: label for label in shared} | dict(value_labels or {})
+    labels |= {v: label for label, v in inputs.items() if label in own_inputs and v not in labels}
     values = {v: builder.input(label, v.type, origin=v.node.origin) for v, label in labels.items()}
-    told = {plain_symbol(dim) for v in values for dim in v.shape}
-    builder.add_guards(g for g in both.guards if free_symbols(g.left, g.right) <= told)
+    known_sizes = {plain_symbol(dim) for v in values for dim in v.shape}
+    builder.add_guards(g for g in both.guards if free_symbols(g.left, g.right) <= known_sizes)
     for node in nodes:
         if not isinstance(node.op, GraphArgument):
             operands = [None if v is None else values[v] for v in node.operands]

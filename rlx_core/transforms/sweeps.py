@@ -54,13 +54,13 @@ def backward(
     active = None if wrt is None else dependents((n for n in nodes if not isinstance(n.op, StopGradient)), wrt)
     for node in reversed(nodes):
         g = [sums.get(r) for r in node.results]
-        wanted = [
+        needed = [
             v is not None and v.dtype.is_differentiable and (active is None or v in active) for v in node.operands
         ]
-        if not any(wanted) or all(isinstance(c, Zero) for c in g):
+        if not any(needed) or all(isinstance(c, Zero) for c in g):
             continue
         with rule_for(engine, builder, node, "vjp"):
-            for operand, cotangent in pull(engine, builder, node, g, wanted):
+            for operand, cotangent in pull(engine, builder, node, g, needed):
                 sums.add(operand, cotangent)
     return sums.finished()
 
@@ -103,26 +103,26 @@ class Sums:
 
 
 def pull(
-    engine: Engine, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
+    engine: Engine, builder: Builder, node: Node, g: Tangents, needed: Sequence[bool]
 ) -> list[tuple[Value, Value]]:
-    """Return the contributions of one node to the cotangents of its `wanted` operands."""
+    """Return the contributions of one node to the cotangents of its `needed` operands."""
     rule = engine.rule(node.op, "vjp")
     if rule is not None:
-        return _by_rule(rule, builder, node, g, wanted)
+        return _by_rule(rule, builder, node, g, needed)
     has_jvp = engine.rule(node.op, "jvp") is not None
     if isinstance(node.op, CustomDerivative) and has_jvp:
-        return _by_transposition(engine, builder, node, g, wanted)
+        return _by_transposition(engine, builder, node, g, needed)
     if engine.rule(node.op, "decompose") is not None:
-        return _by_decomposition(engine, builder, node, g, wanted)
+        return _by_decomposition(engine, builder, node, g, needed)
     if has_jvp:
-        return _by_transposition(engine, builder, node, g, wanted)
-    first = operand_name(node, wanted.index(True))
+        return _by_transposition(engine, builder, node, g, needed)
+    first = operand_name(node, needed.index(True))
     raise missing_rule(
         node.op, "vjp", first, Fact("node", node.label, node.origin.source), lost=engine.lost(node.op.name)
     )
 
 
-def _by_rule(rule: Any, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]) -> list[tuple[Value, Value]]:
+def _by_rule(rule: Any, builder: Builder, node: Node, g: Tangents, needed: Sequence[bool]) -> list[tuple[Value, Value]]:
     # Rules compute with cotangents, so absent ones are built here; a result without tangents keeps the symbolic zero.
     full = [
         zeros(builder, t) if isinstance(c, Zero) and t.dtype.is_differentiable else c
@@ -130,17 +130,17 @@ def _by_rule(rule: Any, builder: Builder, node: Node, g: Tangents, wanted: Seque
     ]
     is_single = len(full) == 1
     operands = padded(node.op, node.operands)
-    found = as_results(
+    cotangents = as_results(
         rule(full[0] if is_single else tuple(full), *operands, y=node.results[0] if is_single else node.results)
     )
-    if not len(node.operands) <= len(found) <= len(operands):
+    if not len(node.operands) <= len(cotangents) <= len(operands):
         raise ShapeError(
-            f"{node.op.name}: its vjp rule gives {len(found)} cotangents for {len(node.operands)} operands",
+            f"{node.op.name}: its vjp rule gives {len(cotangents)} cotangents for {len(node.operands)} operands",
             Fact("node", node.label, node.origin.source),
         )
     contributions = []
-    for index, (operand, cotangent) in enumerate(zip(node.operands, found, strict=False)):
-        if not wanted[index] or isinstance(cotangent, Zero):
+    for index, (operand, cotangent) in enumerate(zip(node.operands, cotangents, strict=False)):
+        if not needed[index] or isinstance(cotangent, Zero):
             continue
         assert operand is not None
         name = operand_name(node, index)
@@ -151,23 +151,23 @@ def _by_rule(rule: Any, builder: Builder, node: Node, g: Tangents, wanted: Seque
     return contributions
 
 
-def check_linear(node: Node, kind: str, what: str, found: Any, wanted: TensorType) -> None:
+def check_linear(node: Node, kind: str, what: str, actual: Any, expected: TensorType) -> None:
     """Require that each value that a rule returned has the type of the value that it belongs to.
 
     Raises:
         DtypeError, ShapeError: It has another dtype, or other dims.
     """
     where = Fact("node", node.label, node.origin.source)
-    if not isinstance(found, Value):
-        raise DtypeError(f"{node.op.name}.{kind}: {what} must be a value or ZERO, not {type(found).__name__}", where)
-    if found.dtype is not wanted.dtype:
-        raise DtypeError(f"{node.op.name}.{kind}: {what} must be {wanted}, not {found.type}", where)
-    if found.shape != wanted.shape and found.type.is_static and wanted.is_static:
-        raise ShapeError(f"{node.op.name}.{kind}: {what} must be {wanted}, not {found.type}", where)
+    if not isinstance(actual, Value):
+        raise DtypeError(f"{node.op.name}.{kind}: {what} must be a value or ZERO, not {type(actual).__name__}", where)
+    if actual.dtype is not expected.dtype:
+        raise DtypeError(f"{node.op.name}.{kind}: {what} must be {expected}, not {actual.type}", where)
+    if actual.shape != expected.shape and actual.type.is_static and expected.is_static:
+        raise ShapeError(f"{node.op.name}.{kind}: {what} must be {expected}, not {actual.type}", where)
 
 
 def _by_decomposition(
-    engine: Engine, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
+    engine: Engine, builder: Builder, node: Node, g: Tangents, needed: Sequence[bool]
 ) -> list[tuple[Value, Value]]:
     decompose = engine.rule(node.op, "decompose")
     assert decompose is not None
@@ -175,24 +175,24 @@ def _by_decomposition(
     results = as_results(decompose(*padded(node.op, node.operands)))
     seeds = _paired(results, g)
     # One entry per operand value, however often the node reads it: the inner sweep has summed its uses.
-    asked = list(dict.fromkeys(v for v, w in zip(node.operands, wanted, strict=True) if w and v is not None))
-    reached = backward(builder, builder.nodes[start:], seeds, wrt=asked, engine=engine)
-    return [(v, reached[v]) for v in asked if v in reached]
+    targets = list(dict.fromkeys(v for v, w in zip(node.operands, needed, strict=True) if w and v is not None))
+    reached = backward(builder, builder.nodes[start:], seeds, wrt=targets, engine=engine)
+    return [(v, reached[v]) for v in targets if v in reached]
 
 
 def _by_transposition(
-    engine: Engine, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
+    engine: Engine, builder: Builder, node: Node, g: Tangents, needed: Sequence[bool]
 ) -> list[tuple[Value, Value]]:
     """Return the VJP as the transpose of the op's JVP: the tangent map is recorded on placeholders and swept backwards."""
-    inner = engine.deriving_from_other_mode("vjp", node.op, operand_name(node, wanted.index(True)))
+    inner = engine.deriving_from_other_mode("vjp", node.op, operand_name(node, needed.index(True)))
     tangents: list[Value | Zero] = [
         placeholder(builder, v.type) if w and v is not None else ZERO
-        for v, w in zip(node.operands, wanted, strict=True)
+        for v, w in zip(node.operands, needed, strict=True)
     ]
     start = len(builder.nodes)
     seeds = _paired(push(inner, builder, node, tangents), g)
-    asked = [t for t in tangents if not isinstance(t, Zero)]
-    reached = backward(builder, builder.nodes[start:], seeds, wrt=asked, engine=inner)
+    targets = [t for t in tangents if not isinstance(t, Zero)]
+    reached = backward(builder, builder.nodes[start:], seeds, wrt=targets, engine=inner)
     return [
         (v, reached[t])
         for v, t in zip(node.operands, tangents, strict=True)
@@ -263,18 +263,18 @@ def _push_by_rule(rule: Callable[..., Any], node: Node, t: Tangents) -> Tangents
     operands = padded(node.op, node.operands)
     tangents = (*t, *[ZERO] * (len(operands) - len(t)))
     y = node.results[0] if len(node.results) == 1 else node.results
-    found = as_results(rule(tangents, *operands, y=y))
-    if len(found) != len(node.results):
+    outputs = as_results(rule(tangents, *operands, y=y))
+    if len(outputs) != len(node.results):
         raise ShapeError(
-            f"{node.op.name}: its jvp rule gives {len(found)} tangents for {len(node.results)} results",
+            f"{node.op.name}: its jvp rule gives {len(outputs)} tangents for {len(node.results)} results",
             Fact("node", node.label, node.origin.source),
         )
-    for index, (tangent, type) in enumerate(zip(found, node.types, strict=True)):
+    for index, (tangent, type) in enumerate(zip(outputs, node.types, strict=True)):
         if tangent is None:
             raise missing_rule(node.op, "jvp", None, Fact("result", index), Fact("node", node.label))
         if not isinstance(tangent, Zero):
             check_linear(node, "jvp", f"the tangent of result {index}", tangent, type)
-    return found
+    return outputs
 
 
 def _push_by_decomposition(engine: Engine, builder: Builder, node: Node, t: Tangents) -> Tangents:
@@ -290,17 +290,17 @@ def _push_by_decomposition(engine: Engine, builder: Builder, node: Node, t: Tang
 
 def _push_by_transposition(engine: Engine, builder: Builder, node: Node, t: Tangents) -> Tangents:
     """Return the JVP as the transpose of the op's VJP, which is linear in the cotangent."""
-    wanted = [not isinstance(x, Zero) for x in t]
-    inner = engine.deriving_from_other_mode("jvp", node.op, operand_name(node, wanted.index(True)))
+    needed = [not isinstance(x, Zero) for x in t]
+    inner = engine.deriving_from_other_mode("jvp", node.op, operand_name(node, needed.index(True)))
     g: list[Value | Zero] = [
         placeholder(builder, type) if type.dtype.is_differentiable else ZERO for type in node.types
     ]
     start = len(builder.nodes)
     seeds: dict[Value, Value] = {}
     of_operand = {v: x for v, x in zip(node.operands, t, strict=True) if v is not None and not isinstance(x, Zero)}
-    for operand, cotangent in pull(inner, builder, node, g, wanted):
+    for operand, cotangent in pull(inner, builder, node, g, needed):
         tangent = of_operand[operand]
         seeds[cotangent] = seeds[cotangent] + tangent if cotangent in seeds else tangent
-    asked = [c for c in g if not isinstance(c, Zero)]
-    reached = backward(builder, builder.nodes[start:], seeds, wrt=asked, engine=inner)
+    targets = [c for c in g if not isinstance(c, Zero)]
+    reached = backward(builder, builder.nodes[start:], seeds, wrt=targets, engine=inner)
     return [ZERO if isinstance(c, Zero) else reached.get(c, ZERO) for c in g]

@@ -167,10 +167,10 @@ def _leaf(name: str, value: Any, params: Callable[[str, Any], bool]) -> Leaf:
     if is_static_leaf(value):
         return Leaf(name, "static", static=value)
     try:
-        found = leaf_type(value)
+        value_type = leaf_type(value)
     except TraceError as error:
         raise not_an_array(name, value, error) from None
-    return Leaf(name, "param" if params(name, value) else "input", found)
+    return Leaf(name, "param" if params(name, value) else "input", value_type)
 
 
 def not_an_array(name: str, value: Any, error: TraceError) -> TraceError:

@@ -71,13 +71,13 @@ def vjp_with_values(
         cotangent = builder.input(name, output.type) if seed == "input" else ones(builder, output.type)
         new = values[output]
         seeds[new] = _added(builder, new.node, seeds[new], cotangent) if new in seeds else cotangent
-    wanted = [values[t] for t in targets]
-    reached = backward(builder, live_nodes(nodes, seeds), seeds, wrt=wanted, engine=engine)
-    for target, value in zip(wrt, wanted, strict=True):
+    target_values = [values[t] for t in targets]
+    reached = backward(builder, live_nodes(nodes, seeds), seeds, wrt=target_values, engine=engine)
+    for target, value in zip(wrt, target_values, strict=True):
         if value not in reached and not allow_unreached:
             raise _unreached(graph, target)
-    found = [reached[v] if v in reached else zeros(builder, v.type) for v in wanted]
-    return builder.finish([*(values[v] for v in graph.outputs), *found]), values
+    cotangents = [reached[v] if v in reached else zeros(builder, v.type) for v in target_values]
+    return builder.finish([*(values[v] for v in graph.outputs), *cotangents]), values
 
 
 def _added(builder: Builder, node: Node, a: Value, b: Value) -> Any:
@@ -92,13 +92,13 @@ def _cotangent_names(graph: Graph, outputs: Sequence[int] | None) -> list[tuple[
         listed = ", ".join(str(v.type) for _, v in chosen) or "none"
         raise DtypeError(f"grad: {graph.name} has no output with a derivative (outputs: {listed})")
     taken = {*graph.names}
-    found = []
+    result = []
     for k, output in chosen:
         if output.dtype.is_differentiable:
             name = fresh_name(taken, "d_output" if len(chosen) == 1 else f"d_output_{k}")
             taken.add(name)
-            found.append((name, output))
-    return found
+            result.append((name, output))
+    return result
 
 
 def _unreached(graph: Graph, handle: str | Value) -> RlxError:

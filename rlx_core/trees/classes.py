@@ -45,7 +45,7 @@ def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()
     Array(7., dtype=float32)
     """
     if cls is None:
-        return lambda found: register_dataclass(found, meta_fields=meta_fields)
+        return lambda decorated: register_dataclass(decorated, meta_fields=meta_fields)
     meta = frozenset([meta_fields] if isinstance(meta_fields, str) else meta_fields)
     names = _fields(cls)
     for name in sorted(meta - set(names)):
@@ -54,19 +54,23 @@ def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()
             Fact("fields", ", ".join(names)),
             hint=nearest(name, names),
         )
-    held = tuple(name for name in names if name not in meta)
+    data_fields = tuple(name for name in names if name not in meta)
     fixed = tuple(name for name in names if name in meta)
 
     def flatten(instance: Any) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:
-        return tuple(getattr(instance, n) for n in held), tuple(Static(getattr(instance, n)) for n in fixed), held
+        return (
+            tuple(getattr(instance, n) for n in data_fields),
+            tuple(Static(getattr(instance, n)) for n in fixed),
+            data_fields,
+        )
 
     def unflatten(metadata: Any, leaves: Any) -> Any:
-        made = object.__new__(cls)
-        for name, value in zip(held, leaves, strict=True):
-            object.__setattr__(made, name, value)
+        instance = object.__new__(cls)
+        for name, value in zip(data_fields, leaves, strict=True):
+            object.__setattr__(instance, name, value)
         for name, static in zip(fixed, metadata, strict=True):
-            object.__setattr__(made, name, static.value)
-        return made
+            object.__setattr__(instance, name, static.value)
+        return instance
 
     try:
         optree.register_pytree_node(cls, flatten, unflatten, namespace=EVERYWHERE)
@@ -105,13 +109,13 @@ def register_pytree_node(
             raise ConfigError(f"register_pytree_node: {name} is {type(function).__name__}, not a function")
 
     def flattened(instance: Any) -> tuple[Any, ...]:
-        found: Any = flatten(instance)
-        if not isinstance(found, tuple) or len(found) not in (2, 3):
+        flat: Any = flatten(instance)
+        if not isinstance(flat, tuple) or len(flat) not in (2, 3):
             raise ConfigError(
-                f"register_pytree_node: flatten of {cls.__name__} returned {type(found).__name__}, not a pair",
+                f"register_pytree_node: flatten of {cls.__name__} returned {type(flat).__name__}, not a pair",
                 hint="return (children, aux), with None for aux where everything is a child",
             )
-        children, aux, *names = found
+        children, aux, *names = flat
         return (tuple(children), Static(aux), *map(tuple, names))
 
     def unflattened(aux: Any, children: Any) -> Any:

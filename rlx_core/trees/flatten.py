@@ -151,23 +151,23 @@ def single(tree: Tree) -> optree.PyTreeSpec:
     return child
 
 
-def same_structure(what: str, wanted: Tree, found: Tree) -> None:
+def same_structure(what: str, expected: Tree, actual: Tree) -> None:
     """Require two pytrees to have the same structure.
 
     Raises:
         ShapeError: They differ; the first differing leaves are named.
     """
-    if wanted.structure == found.structure:
+    if expected.structure == actual.structure:
         return
-    missing = [n for n in wanted.names if n not in found.names]
-    extra = [n for n in found.names if n not in wanted.names]
-    counts = found.structure.num_leaves, wanted.structure.num_leaves
+    missing = [n for n in expected.names if n not in actual.names]
+    extra = [n for n in actual.names if n not in expected.names]
+    counts = actual.structure.num_leaves, expected.structure.num_leaves
     raise ShapeError(
         f"{what}: the arguments have another structure"
         + (f" ({counts[0]} leaves, not {counts[1]})" if counts[0] != counts[1] else ""),
         *([Fact("missing", ", ".join(missing[:5]))] if missing else []),
         *([Fact("extra", ", ".join(extra[:5]))] if extra else []),
-        *([] if missing or extra else [Fact("wanted", wanted.structure), Fact("found", found.structure)]),
+        *([] if missing or extra else [Fact("wanted", expected.structure), Fact("found", actual.structure)]),
     )
 
 
@@ -180,14 +180,14 @@ def spread(what: str, axes: Any, tree: Any) -> list[int | None]:
     """
     try:
         # `None` is a leaf among axes and no leaf of a tree, so it is a leaf for both here and dropped from the tree's after.
-        found = optree.broadcast_prefix(axes, tree, none_is_leaf=True)
+        spread_axes = optree.broadcast_prefix(axes, tree, none_is_leaf=True)
     except RecursionError:
         raise _too_deep() from None
     except ValueError:
         shape = optree.tree_structure(axes, none_is_leaf=True)
         raise ShapeError(f"{what}: {shape} does not lie over the structure {optree.tree_structure(tree)}") from None
-    wrong = [a for a in found if not (a is None or type(a) is int)]
+    wrong = [a for a in spread_axes if not (a is None or type(a) is int)]
     if wrong:
         raise AxisError(f"{what}: {wrong[0]!r} is neither an axis nor None")
     leaves = optree.tree_leaves(tree, none_is_leaf=True)
-    return [a for a, leaf in zip(found, leaves, strict=True) if leaf is not None]
+    return [a for a, leaf in zip(spread_axes, leaves, strict=True) if leaf is not None]

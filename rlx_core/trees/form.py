@@ -63,9 +63,9 @@ def _row(node: optree.PyTreeSpec) -> Json:
 
 
 def _deque_of(node: optree.PyTreeSpec) -> deque[Any]:
-    found: Any = optree.tree_unflatten(node, range(node.num_leaves))
-    assert isinstance(found, deque), "the structure's own type"
-    return found
+    template: Any = optree.tree_unflatten(node, range(node.num_leaves))
+    assert isinstance(template, deque), "the structure's own type"
+    return template
 
 
 def _key(key: object) -> Json:
@@ -77,22 +77,22 @@ def _key(key: object) -> Json:
     )
 
 
-def class_name(of: type[Any]) -> str:
+def class_name(cls: type[Any]) -> str:
     """Return the name of a class in files: without its module, which may be another where the file is read (`__main__`, say)."""
-    return of.__qualname__
+    return cls.__qualname__
 
 
 def named_tuples(structures: Iterable[optree.PyTreeSpec]) -> tuple[type[Any], ...]:
     """Return the named tuples in some structures, each once: the classes that `tree_from` needs."""
-    found: dict[type[Any], None] = {}
+    result: dict[type[Any], None] = {}
     waiting = list(structures)
     while waiting:
         node = waiting.pop()
         kind: Any = node.type
         if kind is not None and optree.is_namedtuple_class(kind):
-            found[kind] = None
+            result[kind] = None
         waiting.extend(node.children())
-    return tuple(found)
+    return tuple(result)
 
 
 def tree_from(form: Json, classes: Mapping[str, type[Any]]) -> optree.PyTreeSpec:
@@ -127,8 +127,8 @@ def _count(row: Json) -> int:
         return 0
     if not isinstance(row, list) or len(row) < 2:
         raise FormatError(f"structure: {str(row)[:60]} is no row of one")
-    said = row[2] if row[0] == _NAMED and len(row) == 3 else row[1]
-    count: int = len(said) if isinstance(said, list) else need(said, int, "a number of parts")
+    entry = row[2] if row[0] == _NAMED and len(row) == 3 else row[1]
+    count: int = len(entry) if isinstance(entry, list) else need(entry, int, "a number of parts")
     if count < 0:
         raise FormatError(f"structure: {str(row)[:60]} has {count} parts")
     return count
@@ -168,22 +168,22 @@ def _keyed(row: Json, parts: Sequence[optree.PyTreeSpec]) -> dict[Any, optree.Py
     written = need(items(row, 2, "a dictionary")[1], list, "keys")
     keys = [Decoder({}).value(key) for key in written]
     try:
-        found = dict(zip(keys, parts, strict=True))
+        result = dict(zip(keys, parts, strict=True))
     except TypeError as error:
         raise FormatError(f"structure: keys {str(written)[:60]} are refused ({error})") from None
-    if len(found) != len(parts):
+    if len(result) != len(parts):
         raise FormatError(f"structure: keys {str(written)[:60]} are not all different")
-    return found
+    return result
 
 
 def _class_of(row: Json, classes: Mapping[str, type[Any]]) -> type[Any]:
     _, name, fields = items(row, 3, "a named tuple")
-    found: Any = classes.get(need(name, str, "a class"))
-    if found is None:
+    result: Any = classes.get(need(name, str, "a class"))
+    if result is None:
         raise FormatError(
             f"structure: the program takes or returns a named tuple {name}, and a file holds no classes",
             hint=f"rlx.load(path, classes=[{name}])",
         )
-    if list(found._fields) != fields:
-        raise FormatError(f"structure: {name} has the fields {', '.join(found._fields)}, and in the file {fields}")
-    return found
+    if list(result._fields) != fields:
+        raise FormatError(f"structure: {name} has the fields {', '.join(result._fields)}, and in the file {fields}")
+    return result

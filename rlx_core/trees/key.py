@@ -56,10 +56,10 @@ class Key:
         return (Key(self.words[i]) for i in range(len(self)))
 
     def __getitem__(self, index: Any) -> Key:
-        given = index if isinstance(index, tuple) else (index,)
-        if len(given) > self.ndim or any(part is None or part is Ellipsis for part in given):
-            raise AxisError(f"random key: {len(given)} indices of keys with {self.ndim} axes")
-        return Key(self.words[given])
+        indices = index if isinstance(index, tuple) else (index,)
+        if len(indices) > self.ndim or any(part is None or part is Ellipsis for part in indices):
+            raise AxisError(f"random key: {len(indices)} indices of keys with {self.ndim} axes")
+        return Key(self.words[indices])
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise _refusal("an array of it")

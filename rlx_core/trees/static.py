@@ -75,9 +75,9 @@ class StaticArguments:
             UnknownNameError, AxisError: The function has no such parameter.
         """
         positions = [numbers] if isinstance(numbers, int) else list(numbers)
-        wanted = [names] if isinstance(names, str) else list(names)
-        parameters = list(inspect.signature(function).parameters) if positions or wanted else []
-        for name in wanted:
+        requested = [names] if isinstance(names, str) else list(names)
+        parameters = list(inspect.signature(function).parameters) if positions or requested else []
+        for name in requested:
             if name not in parameters:
                 raise UnknownNameError(
                     f"{what}: {function_name(function)} has no parameter {name!r}",
@@ -90,7 +90,7 @@ class StaticArguments:
                     f"{what}: {function_name(function)} has {len(parameters)} parameters, and no number {number}"
                 )
         return cls(
-            what, function, tuple(parameters), frozenset([*wanted, *(parameters[number] for number in positions)])
+            what, function, tuple(parameters), frozenset([*requested, *(parameters[number] for number in positions)])
         )
 
     def unwrapping(self) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.errors import BudgetError, FormatError
-from rlx_core.files.reading import SMALL, in_memory, mapped
+from rlx_core.files.reading import MAX_READ_NBYTES, in_memory, mapped
 from rlx_core.ir.prefix import ALIGNMENT
 
 PROGRAM = """
@@ -27,7 +27,7 @@ print(float(np.asarray(arrays["w"]).sum()))
 """
 
 
-@pytest.mark.parametrize(("count", "way"), [(1000, "mapped"), (SMALL, "read")])
+@pytest.mark.parametrize(("count", "way"), [(1000, "mapped"), (MAX_READ_NBYTES, "read")])
 def test_arrays_of_a_file_that_was_shortened_have_their_elements(count: int, way: str, tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     rlx.save(path, {"w": np.ones(count, np.float32)})
@@ -37,16 +37,16 @@ def test_arrays_of_a_file_that_was_shortened_have_their_elements(count: int, way
 
 def test_a_file_that_is_shorter_than_its_header_says_is_refused_when_it_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
-    rlx.save(path, {"w": np.ones(SMALL, np.float32)})
+    rlx.save(path, {"w": np.ones(MAX_READ_NBYTES, np.float32)})
     with path.open("r+b") as file:
-        file.truncate(SMALL)
+        file.truncate(MAX_READ_NBYTES)
     with pytest.raises(FormatError):
         rlx.load(path)
 
 
 def test_large_files_are_mapped_and_all_memory_is_aligned_and_read_only(tmp_path: Path) -> None:
     path = tmp_path / "bytes"
-    for count, is_mapped in ((0, False), (SMALL, False), (SMALL + 1, True)):
+    for count, is_mapped in ((0, False), (MAX_READ_NBYTES, False), (MAX_READ_NBYTES + 1, True)):
         path.write_bytes(bytes(count))
         found = mapped(path)
         assert is_of_a_mapping(found) is is_mapped

@@ -126,12 +126,12 @@ def test_options_come_from_the_line_before_the_table_before_the_default(registry
         "passes": {"acme.count": {"rounds": 2, "words": ["a"]}}
     }
     first, second = plan(registry, config).passes
-    assert (first.made.rounds, first.made.words) == (2, ("a",))
-    assert second.made.rounds == 3
+    assert (first.record.rounds, first.record.words) == (2, ("a",))
+    assert second.record.rounds == 3
 
 
 def test_rule_sets_are_passes_with_options(registry):
-    made = plan(registry, mine({"algebra": {"disable": ["neg-neg"], "rounds": 2}})).passes[0].made
+    made = plan(registry, mine({"algebra": {"disable": ["neg-neg"], "rounds": 2}})).passes[0].record
     assert made.options() == {"disable": ("neg-neg",), "rounds": 2}
 
 
@@ -274,7 +274,7 @@ def test_verification_can_be_switched_off(registry):
     from attrs import evolve
 
     made = plan(registry, mine("cse"))
-    broken = evolve(made, passes=(evolve(made.passes[0], made=Breaker()),))
+    broken = evolve(made, passes=(evolve(made.passes[0], record=Breaker()),))
     with pytest.raises(Exception, match="i32") as caught:
         broken.run(graph)
     assert "acme.breaker" in str(caught.value)

@@ -36,7 +36,7 @@ def test_threads_take_turns():
             each.result(timeout=60)
     assert count == 800
     assert lock.owner is None
-    assert threading.get_ident() not in locks._held
+    assert threading.get_ident() not in locks._depths
 
 
 @POSIX

@@ -58,7 +58,7 @@ def takes_it(lock):
 def forgotten():
     """What this thread left without releasing is not counted in other tests."""
     yield
-    locks._held.pop(threading.get_ident(), None)
+    locks._depths.pop(threading.get_ident(), None)
 
 
 @pytest.mark.usefixtures("forgotten")

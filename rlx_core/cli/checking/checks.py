@@ -69,13 +69,13 @@ class Finding:
 def python() -> Iterator[Finding]:
     """The interpreter and the machine."""
     is_old = sys.version_info[:2] < OLDEST_PYTHON
-    wanted = ".".join(map(str, OLDEST_PYTHON))
+    oldest = ".".join(map(str, OLDEST_PYTHON))
     yield Finding(
         "python",
         "version",
         "wrong" if is_old else "ok",
         f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}",
-        f"use Python {wanted} or newer" if is_old else None,
+        f"use Python {oldest} or newer" if is_old else None,
     )
     yield Finding("python", "platform", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
@@ -112,37 +112,37 @@ def own_requirements() -> Iterator[str]:
 
 def dependency(requirement: Any) -> Finding:
     """One requirement."""
-    name, wanted = requirement.name, str(requirement.specifier)
-    install = f'python -m pip install --upgrade "{requirement.name}{wanted}"'
+    name, specifier = requirement.name, str(requirement.specifier)
+    install = f'python -m pip install --upgrade "{requirement.name}{specifier}"'
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding("dependencies", name, "wrong", f"not installed; rlx-core needs {wanted}", install)
+        return Finding("dependencies", name, "wrong", f"not installed; rlx-core needs {specifier}", install)
     if not requirement.specifier.contains(version, prereleases=True):
-        return Finding("dependencies", name, "wrong", f"{version}; rlx-core needs {wanted}", install)
+        return Finding("dependencies", name, "wrong", f"{version}; rlx-core needs {specifier}", install)
     outcome = attempt(lambda: importlib.import_module(name.replace("-", "_")))
     if outcome.failure is not None:
         mend = f"python -m pip install --force-reinstall {name}"
         return Finding(
             "dependencies", name, "wrong", f"{version}, which cannot be imported: {outcome.failure.summary}", mend
         )
-    return Finding("dependencies", name, "ok", f"{version} ({wanted})")
+    return Finding("dependencies", name, "ok", f"{version} ({specifier})")
 
 
 def plugins(host: PluginHost, load: bool) -> Iterator[Finding]:
     """Every plugin with its state."""
     for row in host.survey(load):
         verdict = "wrong" if row.contested and row.state is not State.UNAVAILABLE else VERDICTS[row.state]
-        said = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
-        yield Finding("plugins", row.name, verdict, said, mending(row))
+        description = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
+        yield Finding("plugins", row.name, verdict, description, mending(row))
     for note in host.notes:
         yield Finding("plugins", "(policy)", "note", note)
     for fault in host.index_faults:
         mend = "install that distribution again, or tell its author"
         yield Finding("plugins", "(index)", "wrong", f"its plugins cannot be read: {fault}", mend)
     if load:
-        own = {spec.name for spec in COMMANDS}
-        for name in sorted(own & set(host.registry().commands)):
+        builtin_names = {spec.name for spec in COMMANDS}
+        for name in sorted(builtin_names & set(host.registry().commands)):
             owner = host.registry().owner("commands", name)
             yield Finding(
                 "plugins", owner.plugin, "note", f"its command `{name}` is never reached: rlx has one of that name"
@@ -158,14 +158,16 @@ def contributions(host: PluginHost, load: bool) -> Iterator[Finding]:
         return
     from rlx_core.cli.checking.contributions import contribution_faults  # imports everything there is
 
-    found = contribution_faults(host)
-    for fault in found:
+    faults = contribution_faults(host)
+    for fault in faults:
         where = f" ({fault.where})" if fault.where else ""
-        said = f"{fault.what}, of {fault.owner.distribution} {fault.owner.version}: {fault.reason}{where}"
-        yield Finding("contributions", fault.owner.plugin, "wrong" if fault.is_wrong else "note", said, fault.mend)
+        description = f"{fault.what}, of {fault.owner.distribution} {fault.owner.version}: {fault.reason}{where}"
+        yield Finding(
+            "contributions", fault.owner.plugin, "wrong" if fault.is_wrong else "note", description, fault.mend
+        )
     yield from failures_at_use(host)
     count = sum(len(host.registry().table(kind)) for kind in KINDS)
-    bad = sum(fault.is_wrong for fault in found)
+    bad = sum(fault.is_wrong for fault in faults)
     used = f"{bad} of them cannot be used" if bad else "all of them can be used"
     yield Finding("contributions", "(all)", "ok", f"{count} looked at, {used}")
 
@@ -174,9 +176,11 @@ def failures_at_use(host: PluginHost) -> Iterator[Finding]:
     """Failures at use, in this process or an earlier one, of plugins that are installed in the same version."""
     for failure in recorded((entry.distribution, entry.version) for entry in host.entries):
         where = f" ({failure.where})" if failure.where else ""
-        said = f"{failure.record}, of {failure.distribution} {failure.version}, failed at use: {failure.reason}{where}"
+        description = (
+            f"{failure.record}, of {failure.distribution} {failure.version}, failed at use: {failure.reason}{where}"
+        )
         mend = f"{failure.mend}; when it is corrected, remove {journal_file()}"
-        yield Finding("contributions", failure.plugin, "wrong", said, mend)
+        yield Finding("contributions", failure.plugin, "wrong", description, mend)
 
 
 def mending(row: PluginStatus) -> str | None:
@@ -203,8 +207,8 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
             else:
                 yield Finding("targets", name, "wrong", outcome.failure.summary)
         else:
-            there = ", ".join(outcome.value or ()) or "its plugin works, and finds no device"
-            yield Finding("targets", name, "ok" if outcome.value else "note", there)
+            found_devices = ", ".join(outcome.value or ()) or "its plugin works, and finds no device"
+            yield Finding("targets", name, "ok" if outcome.value else "note", found_devices)
     yield from conformance(host)
     for (kind, name), refusal in registry.refused.items():
         if kind == "backends":
@@ -212,9 +216,9 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
             yield Finding("targets", name, "note", reasons[0] if reasons else refusal.message, refusal.hint)
     if not registry.backends:
         error = no_backend(host)
-        lacks = "; ".join(str(fact.found) for fact in error.facts)
+        missing = "; ".join(str(fact.found) for fact in error.facts)
         consequence = (
-            f"nothing can be compiled: {lacks}" if lacks else "no backend is installed: programs are interpreted"
+            f"nothing can be compiled: {missing}" if missing else "no backend is installed: programs are interpreted"
         )
         yield Finding("targets", "(none)", "wrong", consequence, error.hint)
 
@@ -229,14 +233,16 @@ def conformance(host: PluginHost) -> Iterator[Finding]:
             continue
         current = (installed[each.distribution], rlx_core.__version__)
         counts = f"{each.passed} law cases passed, {each.failed} failed, {each.host} ops on the host"
-        said = f"level {each.level} ({each.distribution} {each.version}, rlx-core {each.core}): {counts}"
+        description = f"level {each.level} ({each.distribution} {each.version}, rlx-core {each.core}): {counts}"
         again = f"rlx conform {each.target}"
         if (each.version, each.core) != current:
-            said = f"out of date, now {each.distribution} {current[0]} with rlx-core {current[1]}; was {said}"
-            yield Finding("targets", each.target, "note", said, again)
+            description = (
+                f"out of date, now {each.distribution} {current[0]} with rlx-core {current[1]}; was {description}"
+            )
+            yield Finding("targets", each.target, "note", description, again)
         else:
             yield Finding(
-                "targets", each.target, "wrong" if each.failed else "ok", said, again if each.failed else None
+                "targets", each.target, "wrong" if each.failed else "ok", description, again if each.failed else None
             )
 
 
@@ -259,17 +265,17 @@ def cache(directory: Path) -> Finding:
     from rlx_core.pipeline.report import human_bytes
 
     try:
-        found = directory.stat()
+        status = directory.stat()
     except FileNotFoundError:
         return Finding("cache", "directory", "ok", f"{directory}, made when it is first needed")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return Finding("cache", "directory", "wrong", f"{directory} is a file", "move it away, or set RLX_CACHE_DIR")
-    if os.name == "posix" and found.st_uid != os.geteuid():
-        said = f"{directory} belongs to user {found.st_uid}, not to {os.geteuid()}"
-        return Finding("cache", "directory", "wrong", said, "set RLX_CACHE_DIR to a directory of your own")
-    if os.name == "posix" and found.st_mode & 0o077:
-        said = f"{directory} is open to others (mode {stat.S_IMODE(found.st_mode):o}, not 700)"
-        return Finding("cache", "directory", "wrong", said, f"chmod 700 {directory}")
+    if os.name == "posix" and status.st_uid != os.geteuid():
+        message = f"{directory} belongs to user {status.st_uid}, not to {os.geteuid()}"
+        return Finding("cache", "directory", "wrong", message, "set RLX_CACHE_DIR to a directory of your own")
+    if os.name == "posix" and status.st_mode & 0o077:
+        message = f"{directory} is open to others (mode {stat.S_IMODE(status.st_mode):o}, not 700)"
+        return Finding("cache", "directory", "wrong", message, f"chmod 700 {directory}")
     files = [each for each in directory.rglob("*") if each.is_file()]
     size = sum(each.stat().st_size for each in files)
     return Finding("cache", "directory", "ok", f"{directory}, owner only; {len(files)} files, {human_bytes(size)}")
@@ -281,13 +287,13 @@ def environment(host: PluginHost, load: bool) -> Iterator[Finding]:
 
     options = host.registry().options.values() if load else ()
     try:
-        found, unknown = read_settings(os.environ, None, options)
+        values, unknown = read_settings(os.environ, None, options)
     except ConfigError as error:
-        variable, _, said = error.message.partition(": ")
-        yield Finding("environment", variable, "wrong", said, f"unset {variable}, or give it such a value")
+        variable, _, message = error.message.partition(": ")
+        yield Finding("environment", variable, "wrong", message, f"unset {variable}, or give it such a value")
         return
-    for key, (value, variable) in sorted(found.items()):
+    for key, (value, variable) in sorted(values.items()):
         yield Finding("environment", variable, "ok", f"sets {key} to {value!r}")
     for each in unknown:
-        said = f"no setting has this name; {each.hint}" if each.hint else "no setting has this name"
-        yield Finding("environment", each.name, "note", said)
+        message = f"no setting has this name; {each.hint}" if each.hint else "no setting has this name"
+        yield Finding("environment", each.name, "note", message)

@@ -17,11 +17,11 @@ __all__ = ["contribution_faults"]
 def contribution_faults(host: PluginHost) -> list[ContributionFault]:
     """Every contribution of every active plugin that cannot be used, or not as it was meant; all are imported to find out."""
     registry = host.activate_all()
-    found = list(registry.faults)
+    faults = list(registry.faults)
     for kind in KINDS:
         for name, spec in registry.table(kind).items():
-            found += faults_of_one(registry, kind, name, spec)
-    return [*found, *(each for each in registry.left_out.values() if each not in found)]
+            faults += faults_of_one(registry, kind, name, spec)
+    return [*faults, *(each for each in registry.left_out.values() if each not in faults)]
 
 
 def faults_of_one(registry: Registry, kind: str, name: str, spec: Contribution) -> Iterator[ContributionFault]:

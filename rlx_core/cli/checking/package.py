@@ -61,18 +61,18 @@ class Package:
         if word is None:
             word = project_here()
         address = word.rpartition("=")[2]
-        there = next((e for e in entries if e.matches(word) or address in (e.module, e.file)), None)
-        if there is None and (word.endswith(".py") or importable(address)):
-            there = named_entry(word)
-            entries = (*entries, there)
-        if there is None:
+        entry = next((e for e in entries if e.matches(word) or address in (e.module, e.file)), None)
+        if entry is None and (word.endswith(".py") or importable(address)):
+            entry = named_entry(word)
+            entries = (*entries, entry)
+        if entry is None:
             known = [e.name for e in entries if e.origin is not PluginOrigin.BUILTIN]
             raise UnknownNameError(
                 f"check: there is no plugin, package, module or file {word}",
                 Fact("plugins", ", ".join(known) or "none"),
                 hint=nearest(word, known) or "python -m pip install -e . installs the project that lies here",
             )
-        return cls(there, entries, session)
+        return cls(entry, entries, session)
 
     @property
     def word(self) -> str:
@@ -118,9 +118,9 @@ def importable(address: str) -> bool:
 
 def findings(package: Package, *, is_quick: bool) -> list[Finding]:
     """Everything that was looked at; of a plugin that cannot be used, no more than that."""
-    found = list(plugin(package))
-    if any(each.verdict == "wrong" for each in found):
-        return found
+    rows = list(plugin(package))
+    if any(each.verdict == "wrong" for each in rows):
+        return rows
     parts: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("contributions", lambda: contributions(package)),
         ("laws", lambda: laws(package, is_quick)),
@@ -130,9 +130,9 @@ def findings(package: Package, *, is_quick: bool) -> list[Finding]:
         outcome = attempt(lambda part=part: list(part()))  # type: ignore[misc]
         if outcome.failure is not None:
             summary = f"could not be finished: {outcome.failure.summary}"
-            found.append(Finding(section, "(check)", "wrong", summary))
-        found += outcome.value or []
-    return found
+            rows.append(Finding(section, "(check)", "wrong", summary))
+        rows += outcome.value or []
+    return rows
 
 
 def plugin(package: Package) -> Iterator[Finding]:
@@ -141,8 +141,8 @@ def plugin(package: Package) -> Iterator[Finding]:
     for row in host.survey():
         if (row.name, row.distribution) == (package.entry.name, package.entry.distribution):
             verdict: checks.Verdict = "wrong" if row.contested else checks.VERDICTS[row.state]
-            said = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
-            yield Finding("plugin", row.name, verdict, said, checks.mending(row))
+            description = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
+            yield Finding("plugin", row.name, verdict, description, checks.mending(row))
             listed = [f"{kind}: {', '.join(names)}" for kind, names in row.provides.items()]
             none = "nothing; its hooks are functions with @hookimpl, in the module that the entry point names"
             yield Finding("plugin", "provides", "ok" if listed else "wrong", "; ".join(listed) or none)
@@ -175,15 +175,15 @@ def absence(package: Package, claim: Claim) -> Iterator[Finding]:
 
     A plugin is activated by declarations of its distribution, so one that is not installed is active from the beginning.
     """
-    wanted = needed_when(claim)
-    if not wanted or package.entry.origin is not PluginOrigin.INSTALLED:
+    conditions = needed_when(claim)
+    if not conditions or package.entry.origin is not PluginOrigin.INSTALLED:
         return
-    if claim.name in package.host().activate_for(*wanted).table(claim.kind):
+    if claim.name in package.host().activate_for(*conditions).table(claim.kind):
         return
-    said = f"it is not there when a program needs it: nothing activates {package.entry.name} then"
-    condition = next(each for each in wanted if each == COMPILE or "." in each)
+    message = f"it is not there when a program needs it: nothing activates {package.entry.name} then"
+    condition = next(each for each in conditions if each == COMPILE or "." in each)
     mend = f'pyproject.toml: [project.entry-points."rlx.when"] "{condition}" = "{package.entry.module}"'
-    yield Finding("contributions", f"{claim.kind} {claim.name}", "wrong", said, mend)
+    yield Finding("contributions", f"{claim.kind} {claim.name}", "wrong", message, mend)
 
 
 def needed_when(claim: Claim) -> tuple[str, ...]:
@@ -244,19 +244,19 @@ def lawful(package: Package, name: str, options: list[str]) -> Iterator[Finding]
         if not answer.exists():
             yield Finding("laws", name, "wrong", f"the run broke off: {last_line(done)}", again)
             return
-        found = json.loads(answer.read_text(encoding="utf-8"))
-    lines, declined = found["lines"] or [last_line(done)], found["declined"]
-    if declined and not found["tried"]:
-        said = f"it declines everything that needs a kernel, of {len(declined)} ops; {next(iter(declined.values()))}"
-        yield Finding("laws", name, "wrong", said, again)
+        result = json.loads(answer.read_text(encoding="utf-8"))
+    lines, declined = result["lines"] or [last_line(done)], result["declined"]
+    if declined and not result["tried"]:
+        message = f"it declines everything that needs a kernel, of {len(declined)} ops; {next(iter(declined.values()))}"
+        yield Finding("laws", name, "wrong", message, again)
         return
-    yield Finding("laws", name, "wrong" if found["ended"] else "ok", lines[-1], again if found["ended"] else None)
+    yield Finding("laws", name, "wrong" if result["ended"] else "ok", lines[-1], again if result["ended"] else None)
     for line in lines[:-1]:
-        subject, _, said = line.strip().partition(": ")
+        subject, _, message = line.strip().partition(": ")
         failed = " failed, on " in line or " (" in subject
-        yield Finding("laws", subject, "wrong" if failed else "ok", said or line)
-    for subject, said in declined.items():
-        yield Finding("laws", subject, "note", said)
+        yield Finding("laws", subject, "wrong" if failed else "ok", message or line)
+    for subject, message in declined.items():
+        yield Finding("laws", subject, "note", message)
 
 
 def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
@@ -275,14 +275,14 @@ def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
     if not became:
         return
     alike = 0
-    own = {claim.name for claim in own_claims(package, package.host()) if claim.kind == "backends"}
+    backends = {claim.name for claim in own_claims(package, package.host()) if claim.kind == "backends"}
     for name, those in became.items():
         first, *others = those
         parts = [part for part in PARTS if any(each[part] != first[part] for each in others)]
         if parts:
-            said = f"its {' and its '.join(parts)} depend on the order of plugins or on the hash seed"
-            yield Finding("plans", name, "wrong", said)
-        elif first["declined"] and name.rpartition(" on ")[2] in own:
+            message = f"its {' and its '.join(parts)} depend on the order of plugins or on the hash seed"
+            yield Finding("plans", name, "wrong", message)
+        elif first["declined"] and name.rpartition(" on ")[2] in backends:
             yield Finding("plans", name, "note", f"declined: {first['declined']}")
         elif first["error"]:
             yield Finding("plans", name, "wrong", f"it does not compile: {first['error']}")
@@ -304,8 +304,8 @@ def in_a_process(module: str, *words: str, **environment: str) -> subprocess.Com
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
     """The last message of a process: the line of an exception above its facts and hints, if there is one."""
-    said = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
-    raised = [line for line in said if line.partition(":")[0].endswith(("Error", "ERROR"))]
-    if done.returncode < 0 or not said:
+    lines = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
+    raised = [line for line in lines if line.partition(":")[0].endswith(("Error", "ERROR"))]
+    if done.returncode < 0 or not lines:
         return cause(done.returncode)  # a signal: earlier output is not the reason
-    return [*said, *raised][-1]
+    return [*lines, *raised][-1]

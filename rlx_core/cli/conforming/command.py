@@ -32,9 +32,9 @@ def conform(
     try_laws = in_processes if session.is_reproducible else in_this_process
 
     def gather() -> Any:
-        found = conformance_of(session, target, is_quick=quick, try_laws=try_laws)
-        record(session, found)
-        return found
+        trial = conformance_of(session, target, is_quick=quick, try_laws=try_laws)
+        record(session, trial)
+        return trial
 
     trial = session.answer(gather, trial_json if as_json else None, layout)
     if any(row.status == "failed" for row in trial.rows):
@@ -77,10 +77,10 @@ def trial_json(trial: Any) -> dict[str, Any]:
 
 def by_family(trial: Any) -> dict[str, Counter[str]]:
     """Family → number of law cases by status."""
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for row in trial.rows:
-        found.setdefault(row.family, Counter())[row.status] += 1
-    return dict(sorted(found.items()))
+        counts.setdefault(row.family, Counter())[row.status] += 1
+    return dict(sorted(counts.items()))
 
 
 def layout(trial: Any) -> Iterator[Any]:

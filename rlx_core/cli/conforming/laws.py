@@ -104,9 +104,9 @@ def samples_of(row: OpRow, *, is_quick: bool) -> Sequence[OpProgram]:
     """The programs of an op that have sizes and work."""
     if row.op is None:
         return ()
-    found = [each for each in programs((row.op,)) if each.is_static and each.failure is None]
-    first = [each for each in found if "f32" in dtypes_of(each.graph)] or found
-    return first[:1] if is_quick else found
+    candidates = [each for each in programs((row.op,)) if each.is_static and each.failure is None]
+    first = [each for each in candidates if "f32" in dtypes_of(each.graph)] or candidates
+    return first[:1] if is_quick else candidates
 
 
 def dtypes_of(graph: Graph) -> frozenset[str]:
@@ -127,8 +127,8 @@ def verdict_of(program: OpProgram, law: Law, target: str) -> LawVerdict:
     seeds = list(graph.input_types.values())[len(arrays) :]
     arrays += [rng.normal(size=t.static_shape).astype(t.dtype.numpy) for t in seeds]
     try:
-        found = list(TargetRun(target)(graph, arrays))
-        near_oracle(graph, found, wide(graph, arrays), arrays)
+        outputs = list(TargetRun(target)(graph, arrays))
+        near_oracle(graph, outputs, wide(graph, arrays), arrays)
     except LegalizeError as error:  # a pass made a node that the target declines
         return LawVerdict("host", error.message)
     except Exception as error:  # noqa: BLE001 - whatever a backend raises is a failed law of it

@@ -32,8 +32,8 @@ POLL_SECONDS: Final = 0.05
 
 def in_processes(session: CliSession, laws: Laws, *, seconds: float = LAW_SECONDS) -> Iterator[LawVerdict]:
     """Give the verdicts of laws in their order."""
-    with tempfile.TemporaryDirectory(prefix="rlx-conform-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="rlx-conform-") as folder_name:
+        folder = Path(folder_name)
         request = {
             "target": laws.target,
             "is_quick": laws.is_quick,
@@ -50,9 +50,9 @@ def in_processes(session: CliSession, laws: Laws, *, seconds: float = LAW_SECOND
                 count += 1
                 continue
             reason = one_process(folder, count, len(laws.tasks), seconds)
-            found = verdicts(folder)
-            yield from found[count:]
-            count = len(found)
+            current = verdicts(folder)
+            yield from current[count:]
+            count = len(current)
             if count < len(laws.tasks):
                 ended = LawVerdict("failed", reason)
                 with (folder / "verdicts.jsonl").open("a", encoding="utf-8") as stream:
@@ -69,8 +69,8 @@ def one_process(folder: Path, first: int, count: int, seconds: float) -> str:
     if code is None:
         return f"no verdict after {seconds:.0f} s"
     lines = (folder / "output.txt").read_text(encoding="utf-8", errors="replace").split("\n")
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "") if code > 0 else ""
-    return f"its process {cause(code)}" + (f": {said}" if said else "")
+    last_line = next((line.strip() for line in reversed(lines) if line.strip()), "") if code > 0 else ""
+    return f"its process {cause(code)}" + (f": {last_line}" if last_line else "")
 
 
 def wait(process: subprocess.Popen[bytes], folder: Path, seconds: float) -> int | None:
@@ -87,10 +87,10 @@ def wait(process: subprocess.Popen[bytes], folder: Path, seconds: float) -> int 
 
 def verdicts(folder: Path) -> list[LawVerdict]:
     """The complete verdicts of a file; a line that a process did not finish is left out."""
-    found = []
+    result = []
     for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines():
         try:
-            found.append(LawVerdict(**json.loads(line)))
+            result.append(LawVerdict(**json.loads(line)))
         except (ValueError, TypeError):
             continue
-    return found
+    return result

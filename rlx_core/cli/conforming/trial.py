@@ -86,11 +86,11 @@ class TargetTrial:
     @property
     def host_ops(self) -> dict[str, list[str]]:
         """Family → ops that the target declines for at least one program of claimed dtypes."""
-        found: dict[str, list[str]] = {}
+        by_family: dict[str, list[str]] = {}
         for row in self.rows:
-            if row.status == "host" and row.op not in found.setdefault(row.family, []):
-                found[row.family].append(row.op)
-        return {family: sorted(ops) for family, ops in found.items()}
+            if row.status == "host" and row.op not in by_family.setdefault(row.family, []):
+                by_family[row.family].append(row.op)
+        return {family: sorted(ops) for family, ops in by_family.items()}
 
 
 def conformance_of(
@@ -112,28 +112,28 @@ def conformance_of(
     declined = [refusal(program.graph, dispatcher) for _, program in cases]
     pairs = zip(cases, declined, strict=True)
     claimed = {name for (_, p), reason in pairs if reason is None for name in claimed_by(p, dispatcher)}
-    found: list[LawRow] = []
+    rows: list[LawRow] = []
     tasks: dict[int, LawTask] = {}  # by the place of the row
     before = set_default_host(session.host)
     try:
         for case, ((row, program), reason) in enumerate(zip(cases, declined, strict=True)):
-            for made in rows_of(row, program, reason, claimed, dispatcher):
-                if made.status == "untried":
-                    tasks[len(found)] = LawTask(case, made.law)
-                found.append(made)
+            for law_row in rows_of(row, program, reason, claimed, dispatcher):
+                if law_row.status == "untried":
+                    tasks[len(rows)] = LawTask(case, law_row.law)
+                rows.append(law_row)
     finally:
         set_default_host(before)
     trial = Laws(dispatcher.target.name, is_quick, len(cases), tuple(tasks.values()))
     for place, verdict in zip(tasks, try_laws(session, trial), strict=True):
-        found[place] = evolve(found[place], status=verdict.status, reason=verdict.reason)
-    return TargetTrial(target, tuple(sorted(claimed)), tuple(found))
+        rows[place] = evolve(rows[place], status=verdict.status, reason=verdict.reason)
+    return TargetTrial(target, tuple(sorted(claimed)), tuple(rows))
 
 
 def claimed_by(program: OpProgram, dispatcher: Dispatcher) -> frozenset[str]:
     """The dtype of a program of one dtype whose op has a kernel, as a set; empty for others: views run in every dtype."""
-    found = dtypes_of(program.graph)
+    dtypes = dtypes_of(program.graph)
     is_native = dispatcher.answer(program.node).means == "native"
-    return found if is_native and len(found) == 1 else frozenset()
+    return dtypes if is_native and len(dtypes) == 1 else frozenset()
 
 
 def refusal(graph: Graph, dispatcher: Dispatcher) -> str | None:
@@ -148,14 +148,14 @@ def rows_of(
     row: OpRow, program: OpProgram, reason: str | None, claimed: set[str], dispatcher: Dispatcher
 ) -> Iterator[LawRow]:
     """The laws on one program, with the verdict `untried` for those to be run."""
-    made = LawRow(row.family, row.name, repr(program), "results", dtypes_of(program.graph), "untried")
+    law_row = LawRow(row.family, row.name, repr(program), "results", dtypes_of(program.graph), "untried")
     if reason is not None:
-        is_claimed = made.dtypes <= claimed
-        yield evolve(made, status="host" if is_claimed else "unclaimed", reason=reason)
+        is_claimed = law_row.dtypes <= claimed
+        yield evolve(law_row, status="host" if is_claimed else "unclaimed", reason=reason)
         return
-    yield made
+    yield law_row
     if smooth(program):
         graph = gradient_of(program)
-        made = evolve(made, law="gradients", dtypes=dtypes_of(graph))
+        law_row = evolve(law_row, law="gradients", dtypes=dtypes_of(graph))
         declined = refusal(graph, dispatcher)
-        yield made if declined is None else evolve(made, status="host", reason=declined)
+        yield law_row if declined is None else evolve(law_row, status="host", reason=declined)

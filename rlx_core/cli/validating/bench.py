@@ -87,9 +87,9 @@ class Bench:
 
         def recorded(source: str, binary: bytes | None = None) -> Any:
             self.built.append((source, None))  # kept if the build itself fails
-            made = build(source, binary)
-            self.built[-1] = (source, made)
-            return made
+            result = build(source, binary)
+            self.built[-1] = (source, result)
+            return result
 
         driver.build = recorded
 
@@ -135,15 +135,15 @@ class Bench:
             return
         try:
             _ = self.device  # opened, so that built modules are recorded
-            found = run()
+            result = run()
         except Skip as skip:
             yield CheckRow(name, "skipped", str(skip))
         except Exception as error:  # noqa: BLE001  whatever is raised on a device is a finding
             self.keep(name, error)
             yield CheckRow(name, "failed", one_line(error), {"error": type(error).__name__})
         else:
-            facts = found if isinstance(found, dict) else {}
-            yield CheckRow(name, "passed", found if isinstance(found, str) else "", facts)
+            facts = result if isinstance(result, dict) else {}
+            yield CheckRow(name, "passed", result if isinstance(result, str) else "", facts)
 
     def keep(self, name: str, error: Exception) -> None:
         """Write the traceback, and sources and binaries of the built modules, into the report."""
@@ -170,18 +170,18 @@ def file_name(text: str) -> str:
 def one_line(error: BaseException) -> str:
     """The error as one line."""
     facts = "; ".join(f"{fact.label}: {fact.found}" for fact in error.facts) if isinstance(error, RlxError) else ""
-    said = error.message if isinstance(error, RlxError) else str(error) or "no message"
-    text = f"{type(error).__name__}: {said}" + (f" ({facts})" if facts else "")
+    message = error.message if isinstance(error, RlxError) else str(error) or "no message"
+    text = f"{type(error).__name__}: {message}" + (f" ({facts})" if facts else "")
     return " ".join(text.split())[:MAX_REASON]
 
 
-def expect_same_bits(found: Sequence[Any], expected: Sequence[Any], what: str) -> None:
+def expect_same_bits(actual: Sequence[Any], expected: Sequence[Any], what: str) -> None:
     """Require equal bits; every NaN equals every NaN.
 
     Raises:
         AssertionError: They differ.
     """
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(actual, expected, strict=True):
         a, b = np.asarray(a), np.asarray(b)
         if a.dtype != b.dtype or a.shape != b.shape:
             raise AssertionError(f"{what}: {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}")

@@ -49,8 +49,8 @@ def validate_target(
         typer.echo(json.dumps({"ok": is_ok, "target": target, "steps": rows}, indent=2, default=str))
         return is_ok
     counts = Counter(result.status for result in results)
-    said = ", ".join(f"{count} {status}" for status, count in counts.items())
-    typer.echo(f"{target}: {'valid' if is_ok else 'NOT valid'}: {said}; report: {report}")
+    summary = ", ".join(f"{count} {status}" for status, count in counts.items())
+    typer.echo(f"{target}: {'valid' if is_ok else 'NOT valid'}: {summary}; report: {report}")
     return is_ok
 
 

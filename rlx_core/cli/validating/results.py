@@ -66,13 +66,13 @@ def append(file: Path, record: CheckRow | StepResult) -> None:
 
 def read_rows(file: Path) -> tuple[CheckRow, ...]:
     """Return the complete rows of a step; a line that the process did not finish is left out."""
-    found = []
+    rows = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
-            found.append(CheckRow(**json.loads(line)))
+            rows.append(CheckRow(**json.loads(line)))
         except (ValueError, TypeError):
             continue
-    return tuple(found)
+    return tuple(rows)
 
 
 def status_of(rows: Sequence[CheckRow]) -> tuple[Status, str]:
@@ -96,8 +96,8 @@ def status_of(rows: Sequence[CheckRow]) -> tuple[Status, str]:
 def archive(folder: Path, file: Path) -> None:
     """Write the folder as a zip; an earlier zip is replaced only by a complete one."""
     partial = file.with_name(f"{file.name}.part")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for each in sorted(folder.rglob("*")):
             if each.is_file():
-                made.write(each, str(each.relative_to(folder)))
+                zip_file.write(each, str(each.relative_to(folder)))
     partial.replace(file)

@@ -41,8 +41,8 @@ def validate(
     Raises:
         ConfigError: The report cannot be written.
     """
-    with tempfile.TemporaryDirectory(prefix="rlx-check-") as made:
-        folder, end = Path(made), time.monotonic() + MAX_SECONDS
+    with tempfile.TemporaryDirectory(prefix="rlx-check-") as folder_name:
+        folder, end = Path(folder_name), time.monotonic() + MAX_SECONDS
         request = {"target": target, "limit": limit, **session.request()}
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         results: list[StepResult] = []

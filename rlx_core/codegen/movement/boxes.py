@@ -90,12 +90,12 @@ def tiled(
     boxes: list[Box] = []
     for number, axis_runs in enumerate(runs):
         copies = [[r for r in before if not r.is_fill] for before in runs[:number]]
-        whole = [[_whole(after)] for after in runs[number + 1 :]]
+        full_runs = [[_whole(after)] for after in runs[number + 1 :]]
         for run in axis_runs:
             if run.is_fill:
-                boxes += [_filled(chosen, to, fill) for chosen in product(*copies, [run], *whole)]
-    kept = [[r for r in axis_runs if not r.is_fill] for axis_runs in runs]
-    boxes += [_copied(chosen, to, source) for chosen in product(*kept)]
+                boxes += [_filled(chosen, to, fill) for chosen in product(*copies, [run], *full_runs)]
+    copied_runs = [[r for r in axis_runs if not r.is_fill] for axis_runs in runs]
+    boxes += [_copied(chosen, to, source) for chosen in product(*copied_runs)]
     return [box for box in boxes if box.size]
 
 
@@ -110,8 +110,10 @@ def _filled(runs: Sequence[AxisRun], to: Sequence[int], fill: int | None) -> Box
 
 def _copied(runs: Sequence[AxisRun], to: Sequence[int], source: Sequence[int]) -> Box:
     strides = list(zip(runs, to, source, strict=True))
-    axes = tuple(Axis(n, t * out, s * own) for run, out, own in strides for n, t, s in run.axes)
-    return Box(axes, sum(r.to * out for r, out, _ in strides), sum(r.start * own for r, _, own in strides))
+    axes = tuple(Axis(n, t * out, s * source_stride) for run, out, source_stride in strides for n, t, s in run.axes)
+    return Box(
+        axes, sum(r.to * out for r, out, _ in strides), sum(r.start * source_stride for r, _, source_stride in strides)
+    )
 
 
 def repeated(axis: AxisRun, period: int, times: int) -> AxisRun:

@@ -79,8 +79,8 @@ def viewed(op: Any, layout: Layout) -> list[Box]:
         offset = (op.offset * column if op.offset >= 0 else -op.offset * row) if _shape(y)[-1] else 0
         source = (*outer, row + column)
     else:
-        own = (0 if n == 1 else s for n, s in zip(shape, x.strides, strict=True))
-        source = (*(0 for _ in range(len(_shape(y)) - rank)), *own)
+        strides = (0 if n == 1 else s for n, s in zip(shape, x.strides, strict=True))
+        source = (*(0 for _ in range(len(_shape(y)) - rank)), *strides)
     return [moved(y, source, start=offset)]
 
 
@@ -90,9 +90,9 @@ def slid(op: SlidingWindows, layout: Layout) -> list[Box]:
     x, y = _first(layout)
     windows = op.windows()
     lead = x.type.rank - windows.rank
-    own = x.strides[lead:]
-    by_cell = (s * d for s, d in zip(own, windows.dilation, strict=True))
-    by_window = (s * w for s, w in zip(own, windows.stride, strict=True))
+    strides = x.strides[lead:]
+    by_cell = (s * d for s, d in zip(strides, windows.dilation, strict=True))
+    by_window = (s * w for s, w in zip(strides, windows.stride, strict=True))
     return [moved(y, (*x.strides[:lead], *by_cell, *by_window))]
 
 
@@ -146,8 +146,8 @@ def rolled(op: Roll, layout: Layout) -> list[Box]:
     """Two pieces along each axis, changed places."""
     x, y = _first(layout)
     runs: list[list[AxisRun]] = [[AxisRun.copy(n)] for n in _shape(x)]
-    for own, shift in zip(op.axes, op.shift, strict=True):
-        axis = normalize_axis(own, x.type.rank)
+    for raw_axis, shift in zip(op.axes, op.shift, strict=True):
+        axis = normalize_axis(raw_axis, x.type.rank)
         n = _shape(x)[axis]
         shift = shift % n if n else 0
         runs[axis] = [AxisRun.copy(shift, 0, n - shift), AxisRun.copy(n - shift, shift, 0)]
@@ -197,10 +197,15 @@ def _spaced(n: int, total: int, lo: int, gap: int) -> list[AxisRun]:
     end = min(n, -((lo - total) // step)) if total > lo else 0
     if first >= end:
         return [AxisRun.fill(total)]
-    at, kept = lo + first * step, end - first
-    after = at + (kept - 1) * step + 1
-    between = AxisRun(((kept - 1, step, 0), (gap, 1, 0)), at + 1, is_fill=True)
-    return [AxisRun.fill(at), AxisRun(((kept, step, 1),), at, first), between, AxisRun.fill(total - after, after)]
+    offset, count = lo + first * step, end - first
+    after = offset + (count - 1) * step + 1
+    between = AxisRun(((count - 1, step, 0), (gap, 1, 0)), offset + 1, is_fill=True)
+    return [
+        AxisRun.fill(offset),
+        AxisRun(((count, step, 1),), offset, first),
+        between,
+        AxisRun.fill(total - after, after),
+    ]
 
 
 def _continued(mode: str, n: int, lo: int, total: int) -> list[AxisRun]:
@@ -229,12 +234,12 @@ def _edges(n: int, lo: int, total: int) -> list[AxisRun]:
     """The ends repeated: `lo` places (less than none crops) before element 0, the rest after the last."""
     before = min(max(lo, 0), total)
     first = max(-lo, 0)
-    kept = max(min(n - first, total - before), 0)
-    after = total - before - kept
+    count = max(min(n - first, total - before), 0)
+    after = total - before - count
     runs = [
         AxisRun.copy(before, 0, 0, step=0),
-        AxisRun.copy(kept, before, first),
-        AxisRun.copy(after, before + kept, n - 1, step=0),
+        AxisRun.copy(count, before, first),
+        AxisRun.copy(after, before + count, n - 1, step=0),
     ]
     return [run for run in runs if run.size]
 

@@ -31,8 +31,8 @@ def in_doubles(b: Assembler[V], x: V, name: Name, near: Callable[[V], V]) -> V:
 
 def turned(b: Assembler[V], x: V) -> tuple[V, V]:
     """(r, n) with x = r + n·π/2 and |r| <= π/4."""
-    whole, n = rounded(b, x, 2 / math.pi)
-    negated = b.fneg(whole)
+    integral, n = rounded(b, x, 2 / math.pi)
+    negated = b.fneg(integral)
     first = b.fma(negated, b.constant(x, HALF_PI[0]), x)
     return b.fma(negated, b.constant(x, HALF_PI_REST), first), n
 
@@ -55,9 +55,9 @@ def sine(b: Assembler[V], x: V, quarter: int) -> V:
     return b.select(is_odd(b, n, 2), b.fneg(size), size)
 
 
-def unless_zero(b: Assembler[V], x: V, found: V) -> V:
-    """Return `found`, except for a zero, which keeps its sign."""
-    return b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), x, found)
+def unless_zero(b: Assembler[V], x: V, result: V) -> V:
+    """Return `result`, except for a zero, which keeps its sign."""
+    return b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), x, result)
 
 
 def sin(b: Assembler[V], x: V) -> V:

@@ -11,7 +11,7 @@ from rlx_core.ops import bitwise, comparison, selection
 
 __all__ = ["ROWS"]
 
-_WHOLE = (bool_, *INTEGERS)
+_INTEGRAL = (bool_, *INTEGERS)
 
 RELATIONS: dict[type[Op], Relation] = {
     comparison.equal.op: "==",
@@ -72,14 +72,14 @@ def where(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple[V, ...
 
 ROWS: dict[type[Op], Row] = {
     **dict.fromkeys(RELATIONS, Row(compare)),
-    comparison.logical_and.op: Row(conjunction, _WHOLE),
-    comparison.logical_or.op: Row(disjunction, _WHOLE),
-    comparison.logical_xor.op: Row(difference, _WHOLE),
-    bitwise.bitwise_and.op: Row(conjunction, _WHOLE),
-    bitwise.bitwise_or.op: Row(disjunction, _WHOLE),
-    bitwise.bitwise_xor.op: Row(difference, _WHOLE),
-    comparison.logical_not.op: Row(invert, _WHOLE),
-    bitwise.bitwise_invert.op: Row(invert, _WHOLE),
+    comparison.logical_and.op: Row(conjunction, _INTEGRAL),
+    comparison.logical_or.op: Row(disjunction, _INTEGRAL),
+    comparison.logical_xor.op: Row(difference, _INTEGRAL),
+    bitwise.bitwise_and.op: Row(conjunction, _INTEGRAL),
+    bitwise.bitwise_or.op: Row(disjunction, _INTEGRAL),
+    bitwise.bitwise_xor.op: Row(difference, _INTEGRAL),
+    comparison.logical_not.op: Row(invert, _INTEGRAL),
+    bitwise.bitwise_invert.op: Row(invert, _INTEGRAL),
     comparison.isnan.op: Row(classify),
     comparison.isinf.op: Row(classify),
     comparison.isfinite.op: Row(classify),

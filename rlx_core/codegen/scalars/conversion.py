@@ -69,9 +69,9 @@ def widened(b: Assembler[V], dtype: DType, x: V) -> V:
     scaled = b.fmul(size, b.constant(size, 2.0**112))
     is_special = b.icmp_unsigned(">=", b.and_(bits, b.constant(bits, 0x7FFF)), b.constant(bits, 0x7C00))
     special = b.or_(b.bits(size), b.constant(bits, 0x7F800000))
-    found = b.select(is_special, special, b.bits(scaled))
+    magnitude = b.select(is_special, special, b.bits(scaled))
     sign = b.shl(b.and_(bits, b.constant(bits, 0x8000)), b.constant(bits, 16))
-    return b.from_bits(b.or_(found, sign), like)
+    return b.from_bits(b.or_(magnitude, sign), like)
 
 
 def narrowed(b: Assembler[V], dtype: DType, x: V) -> V:
@@ -85,10 +85,10 @@ def narrowed(b: Assembler[V], dtype: DType, x: V) -> V:
     scaled = b.lshr(b.bits(b.fmul(size, b.constant(x, 2.0**-112))), b.constant(bits, 13))
     is_nan = b.fcmp_unordered("uno", x, x)
     is_large = b.fcmp_ordered(">", size, b.constant(x, 65504.0))
-    found = b.select(is_large, b.constant(bits, 0x7C00), scaled)
-    found = b.select(is_nan, b.constant(bits, 0x7E00), found)
+    result = b.select(is_large, b.constant(bits, 0x7C00), scaled)
+    result = b.select(is_nan, b.constant(bits, 0x7E00), result)
     sign = b.and_(b.lshr(bits, b.constant(bits, 16)), b.constant(bits, 0x8000))
-    return b.converted(b.or_(found, sign), u32, u16)
+    return b.converted(b.or_(result, sign), u32, u16)
 
 
 def reason_against(op: conversion.Cast | Bitcast, dtypes: tuple[DType, ...]) -> str | None:

@@ -53,8 +53,8 @@ def erf(b: Assembler[V], x: V) -> V:
     square = b.fmul(x, x)
     near = b.fma(x, polynomial(b, square, ERF), x)
     tail = exponential(b, polynomial(b, clamped(b, size, None, 3.95), ERF_TAIL))
-    far = b.copysign(b.fsub(b.constant(x, 1.0), tail), x)
-    return b.select(b.fcmp_ordered("<", size, b.constant(x, 0.921875)), near, far)
+    outer = b.copysign(b.fsub(b.constant(x, 1.0), tail), x)
+    return b.select(b.fcmp_ordered("<", size, b.constant(x, 0.921875)), near, outer)
 
 
 def erfc(b: Assembler[V], x: V) -> V:
@@ -90,9 +90,9 @@ def gelu(b: Assembler[V], x: V) -> V:
     # max(x, 0) - u·Φ(-u) with u = |x|.
     u = clamped(b, b.fabs(x), None, 14.5)
     zero = b.constant(x, -0.0)  # so that the result is -0 where Φ is 0
-    found = b.fsub(b.select(b.fcmp_ordered("<", x, zero), zero, x), gelu_far(b, u))
+    result = b.fsub(b.select(b.fcmp_ordered("<", x, zero), zero, x), gelu_far(b, u))
     # The formula is -inf·0 there.
-    return b.select(b.fcmp_ordered("==", x, b.constant(x, -math.inf)), b.constant(x, math.nan), found)
+    return b.select(b.fcmp_ordered("==", x, b.constant(x, -math.inf)), b.constant(x, math.nan), result)
 
 
 def gelu_far(b: Assembler[V], u: V) -> V:
@@ -112,10 +112,10 @@ def gaussian(b: Assembler[V], u: V) -> tuple[V, Callable[[V], V]]:
     """(e^r - 1, y ↦ y·2^n) with e^(-u²/2) = 2^n·e^r, for 0 <= u <= 14.5."""
     shift = b.constant(u, SHIFT + BIAS + UP)
     shifted = b.fma(b.fmul(u, b.constant(u, -0.5 * math.log2(math.e))), u, shift)
-    whole = b.fsub(shifted, shift)
+    integral = b.fsub(shifted, shift)
     # 2r; the high piece of ln 2 times an integer is exact, so u² is never rounded.
-    twice = residue(b, u, u, b.fmul(whole, b.constant(u, -2 * LN2_HIGH)))
-    twice = b.fma(whole, b.constant(u, -2 * LN2_LOW), twice)
+    twice = residue(b, u, u, b.fmul(integral, b.constant(u, -2 * LN2_HIGH)))
+    twice = b.fma(integral, b.constant(u, -2 * LN2_LOW), twice)
     halved = (0.5, *(c / 2 ** (k + 2) for k, c in enumerate(EXP)))
 
     def scaled(y: V) -> V:
@@ -140,9 +140,9 @@ def slope_of_gelu(b: Assembler[V], x: V) -> V:
 def slope_from(b: Assembler[V], x: V, size: V, left: V) -> V:
     """The slope of GELU at x from `left`, the one at -|x|, which is Φ(-u) - u·φ(u); the one at u is 1 less that."""
     right = b.fsub(b.constant(x, 1.0), left)
-    found = b.select(b.fcmp_ordered("<", x, b.constant(x, 0.0)), left, right)
+    slope = b.select(b.fcmp_ordered("<", x, b.constant(x, 0.0)), left, right)
     # The formula is ±inf·0 there.
-    return b.select(b.fcmp_ordered("==", size, b.constant(x, math.inf)), b.constant(x, math.nan), found)
+    return b.select(b.fcmp_ordered("==", size, b.constant(x, math.inf)), b.constant(x, math.nan), slope)
 
 
 FUNCTIONS: dict[tuple[type[Op], DType], Function] = {

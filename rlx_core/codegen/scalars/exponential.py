@@ -44,32 +44,32 @@ TANH = (-0.3333333, 0.1333321, -0.0539472, 0.021702968, -0.0081826737, 0.0021475
 
 def reduced(b: Assembler[V], x: V) -> tuple[V, V, V]:
     """(e^r - 1, n as a float, n) with x = r + n·ln 2, for |x| < 2^20."""
-    whole, n = rounded(b, x, math.log2(math.e))
-    negated = b.fneg(whole)
+    integral, n = rounded(b, x, math.log2(math.e))
+    negated = b.fneg(integral)
     r = b.fma(negated, b.constant(x, LN2_HIGH), x)
     r = b.fma(negated, b.constant(x, LN2_LOW), r)
-    return b.fma(polynomial(b, r, EXP), b.fmul(r, r), r), whole, n
+    return b.fma(polynomial(b, r, EXP), b.fmul(r, r), r), integral, n
 
 
 def exponential_times(b: Assembler[V], x: V, x_lost: V, y: V, y_lost: V) -> V:
     """e^(x + x_lost)·(y + y_lost) for -105 < x < 89, with hardly more than the last rounding."""
-    whole, n = rounded(b, x, math.log2(math.e))
-    negated = b.fneg(whole)
+    integral, n = rounded(b, x, math.log2(math.e))
+    negated = b.fneg(integral)
     first = b.fma(negated, b.constant(x, LN2_HIGH), x)
     r = b.fma(negated, b.constant(x, LN2_LOW), first)
     r_lost = b.fadd(b.fma(negated, b.constant(x, LN2_LOW), b.fsub(first, r)), x_lost)
     # e^(r + r_lost) - 1 = r + (r² P(r) + r_lost e^r): the first term alone, so that it is rounded once, with y.
     square = b.fmul(polynomial(b, r, EXP), b.fmul(r, r))
     grown = b.fadd(r, square)
-    rest = b.fadd(square, b.fma(r_lost, grown, r_lost))
-    low = b.fma(y, r, b.fma(y, rest, b.fma(y_lost, grown, y_lost)))
-    return b.scaled(b.fadd(y, low), whole, n)
+    correction = b.fadd(square, b.fma(r_lost, grown, r_lost))
+    low = b.fma(y, r, b.fma(y, correction, b.fma(y_lost, grown, y_lost)))
+    return b.scaled(b.fadd(y, low), integral, n)
 
 
 def exponential(b: Assembler[V], x: V) -> V:
     """e^x; 0 below -104 and infinity above 88.73."""
-    tail, whole, n = reduced(b, clamped(b, x, -104.0, 89.0))
-    return b.scaled(above(b, x, -104.0, b.fadd(tail, b.constant(x, 1.0))), whole, n)
+    tail, integral, n = reduced(b, clamped(b, x, -104.0, 89.0))
+    return b.scaled(above(b, x, -104.0, b.fadd(tail, b.constant(x, 1.0))), integral, n)
 
 
 def exp(b: Assembler[V], x: V) -> V:
@@ -78,29 +78,29 @@ def exp(b: Assembler[V], x: V) -> V:
 
 def exp2(b: Assembler[V], x: V) -> V:
     near = clamped(b, x, -151.0, 129.0)
-    whole, n = rounded(b, near)
-    r = b.fmul(b.fsub(near, whole), b.constant(x, math.log(2)))
+    integral, n = rounded(b, near)
+    r = b.fmul(b.fsub(near, integral), b.constant(x, math.log(2)))
     tail = b.fma(polynomial(b, r, EXP), b.fmul(r, r), r)
-    return b.scaled(above(b, x, -151.0, b.fadd(tail, b.constant(x, 1.0))), whole, n)
+    return b.scaled(above(b, x, -151.0, b.fadd(tail, b.constant(x, 1.0))), integral, n)
 
 
 def expm1(b: Assembler[V], x: V) -> V:
-    small = x
+    original = x
     tail, _, n = reduced(b, clamped(b, x, -20.0, 89.0))
     # Half the power, so that 2^128 does not appear where the result is still finite.
     scale = power_of_two(b, b.sub(n, b.constant(n, 1)), x)
     result = b.fma(tail, scale, b.fsub(scale, b.constant(x, 0.5)))
     result = b.fadd(result, result)
-    return b.select(b.fcmp_ordered("==", small, b.constant(x, 0.0)), small, result)
+    return b.select(b.fcmp_ordered("==", original, b.constant(x, 0.0)), original, result)
 
 
 def parted(b: Assembler[V], x: V) -> tuple[V, V]:
     """(m - 1, e as a float) with x = m·2^e and m within a factor of sqrt 2 of 1."""
     is_tiny = b.fcmp_ordered("<", x, b.constant(x, 2.0**-126))
-    whole = b.bits(b.select(is_tiny, b.fmul(x, b.constant(x, 2.0**23)), x))
-    lowest = b.constant(whole, 0x3F3504F3)  # sqrt(1/2)
-    exponent = b.ashr(b.sub(whole, lowest), b.constant(whole, 23))
-    m = b.from_bits(b.sub(whole, b.shl(exponent, b.constant(whole, 23))), x)
+    pattern = b.bits(b.select(is_tiny, b.fmul(x, b.constant(x, 2.0**23)), x))
+    lowest = b.constant(pattern, 0x3F3504F3)  # sqrt(1/2)
+    exponent = b.ashr(b.sub(pattern, lowest), b.constant(pattern, 23))
+    m = b.from_bits(b.sub(pattern, b.shl(exponent, b.constant(pattern, 23))), x)
     e = b.converted(exponent, i32, f32)
     e = b.select(is_tiny, b.fsub(e, b.constant(x, 23.0)), e)
     return b.fsub(m, b.constant(x, 1.0)), e
@@ -158,11 +158,11 @@ def tanh(b: Assembler[V], x: V) -> V:
     shifted = b.fma(twice, b.constant(x, math.log2(math.e)), b.constant(x, SHIFT))
     r = b.fma(b.fsub(b.constant(x, SHIFT), shifted), b.constant(x, math.log(2)), twice)
     tail = b.fma(polynomial(b, r, EXP), b.fmul(r, r), r)
-    whole = b.bits(shifted)
-    power = b.add(b.shl(whole, b.constant(whole, 23)), b.constant(whole, 0x3F800000))
+    pattern = b.bits(shifted)
+    power = b.add(b.shl(pattern, b.constant(pattern, 23)), b.constant(pattern, 0x3F800000))
     scale = b.from_bits(power, x)
-    far = b.fsub(one, b.fdiv(b.constant(x, 2.0), b.fma(tail, scale, b.fadd(scale, one))))
-    result = b.select(b.fcmp_ordered("<", size, b.constant(x, 0.625)), near, far)
+    outer = b.fsub(one, b.fdiv(b.constant(x, 2.0), b.fma(tail, scale, b.fadd(scale, one))))
+    result = b.select(b.fcmp_ordered("<", size, b.constant(x, 0.625)), near, outer)
     return b.copysign(result, x)
 
 

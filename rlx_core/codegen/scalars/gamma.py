@@ -170,8 +170,8 @@ def lgamma_right(b: Assembler[V], x: V) -> V:
     total, lost = exact_sum(b, product, b.constant(x, form.offset[0]))
     inverse = b.fdiv(one, x)
     series = b.fma(inverse, polynomial(b, b.fmul(inverse, inverse), LGAMMA_FAR), b.constant(x, form.offset[1]))
-    far = b.fadd(total, b.fadd(lost, b.fadd(product_lost, series)))
-    result = b.select(is_far, far, near)
+    outer = b.fadd(total, b.fadd(lost, b.fadd(product_lost, series)))
+    result = b.select(is_far, outer, near)
     is_infinite = b.or_(b.fcmp_ordered(">", x, b.constant(x, form.largest)), b.fcmp_ordered("==", x, zero))
     return b.select(is_nan(b, x), x, b.select(is_infinite, b.constant(x, math.inf), result))
 
@@ -198,21 +198,21 @@ def digamma_right(b: Assembler[V], x: V, is_next: V) -> V:
     one, zero, form = b.constant(x, 1.0), b.constant(x, 0.0), format_of(b, x)
     argument = b.select(is_next, b.fadd(x, one), x)
     is_far = b.fcmp_ordered(">=", argument, b.constant(x, 3.0))
-    whole = b.select(
+    integral = b.select(
         b.fcmp_ordered("<", x, one), zero, b.select(b.fcmp_ordered("<", x, b.constant(x, 2.0)), one, b.constant(x, 2.0))
     )
     # The number less -1, 0 or 1 steps is 1.5 + t with |t| <= ½, and ψ(x + 1) = ψ(x) + 1/x.
-    t = b.select(is_far, zero, b.fsub(x, b.fadd(whole, b.constant(x, 0.5))))
-    step = b.select(is_next, whole, b.fsub(whole, one))
-    is_second = b.fcmp_ordered("==", whole, b.constant(x, 2.0))
+    t = b.select(is_far, zero, b.fsub(x, b.fadd(integral, b.constant(x, 0.5))))
+    step = b.select(is_next, integral, b.fsub(integral, one))
+    is_second = b.fcmp_ordered("==", integral, b.constant(x, 2.0))
     divisor = b.select(is_far, argument, b.select(is_second, b.fsub(x, one), x))
     quotient = b.fdiv(b.select(is_far, one, step), divisor)
     # The distance from the zero, accurate to the last digit near it; a difference: a language may add two constants first.
     distance = b.fsub(b.fadd(t, b.constant(x, 1.5 - form.zero[0])), b.constant(x, form.zero[1]))
     near = b.fma(distance, polynomial(b, t, DIGAMMA), quotient)
     square = b.fmul(quotient, quotient)
-    rest = b.fma(square, polynomial(b, square, DIGAMMA_FAR), b.fmul(quotient, b.constant(x, 0.5)))
-    return b.select(is_far, b.fsub(form.log(b, argument), rest), near)
+    series = b.fma(square, polynomial(b, square, DIGAMMA_FAR), b.fmul(quotient, b.constant(x, 0.5)))
+    return b.select(is_far, b.fsub(form.log(b, argument), series), near)
 
 
 def polygamma(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple[V, ...], *, form: DType) -> V:
@@ -239,8 +239,8 @@ def derivative(b: Assembler[V], x: V, order: int) -> V:
         if order % 2:
             inside, pole = b.fsub(slope, right), math.inf
         else:
-            rest = b.fsub(right, finite(b, b.fmul(slope, c_lost)))
-            inside, pole = b.fma(b.fneg(slope), c, rest), math.nan
+            remainder = b.fsub(right, finite(b, b.fmul(slope, c_lost)))
+            inside, pole = b.fma(b.fneg(slope), c, remainder), math.nan
         return b.select(b.fcmp_ordered("==", z, b.constant(x, 0.0)), b.constant(x, pole), inside)
 
     return b.rarely(is_left, reflected, right)
@@ -308,8 +308,8 @@ SINGLE: Mapping[tuple[type[Op], DType], Function] = {(op, f32): make for (op, _)
 
 def reason_against(op: gamma.Polygamma, dtypes: tuple[DType, ...]) -> str | None:
     """Return why there is no code for a derivative of ψ."""
-    most = _FORMATS[f64 if f64 in dtypes else f32].orders
-    return None if op.order <= most else f"an order of polygamma up to {most}"
+    limit = _FORMATS[f64 if f64 in dtypes else f32].orders
+    return None if op.order <= limit else f"an order of polygamma up to {limit}"
 
 
 ROWS: Mapping[type[Op], Row] = {gamma.Polygamma: Row(partial(polygamma, form=f64), FLOATS, reason_against)}

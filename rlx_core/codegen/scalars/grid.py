@@ -27,20 +27,20 @@ def next_on_grid(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple
     assert isinstance(op, NextOnGrid), "registered for it"
     a, other = args
     nan, is_above = b.constant(a, math.nan), b.fcmp_ordered(">", other, a)
-    held = rounded_to(b, op.grid, a) if op.grid.is_narrow else a
-    found = neighbour(b, op.grid, held, is_above)
-    found = b.select(b.fcmp_ordered("==", a, other), other, found)
-    return b.select(b.fcmp_unordered("uno", a, other), nan, found)
+    value = rounded_to(b, op.grid, a) if op.grid.is_narrow else a
+    result = neighbour(b, op.grid, value, is_above)
+    result = b.select(b.fcmp_ordered("==", a, other), other, result)
+    return b.select(b.fcmp_unordered("uno", a, other), nan, result)
 
 
 def neighbour(b: Assembler[V], grid: DType, x: V, is_up: V) -> V:
     """The next number above x, or below it, in the dtype whose number x is; an infinity is next to itself."""
-    size, whole, zero = b.fabs(x), b.bits(x), b.constant(x, 0.0)
+    size, pattern, zero = b.fabs(x), b.bits(x), b.constant(x, 0.0)
     is_away = b.xor(b.fcmp_ordered("<", x, zero), is_up)
     step = STEPS.get(grid, 1)
-    moved = b.select(is_away, b.constant(whole, step), b.constant(whole, -step))
-    found = b.from_bits(b.add(whole, moved), x)
-    smallest = b.from_bits(b.constant(whole, step), x)
+    moved = b.select(is_away, b.constant(pattern, step), b.constant(pattern, -step))
+    result = b.from_bits(b.add(pattern, moved), x)
+    smallest = b.from_bits(b.constant(pattern, step), x)
     infinity = b.constant(x, math.inf)
     is_infinite = b.fcmp_ordered("==", size, infinity)
     if grid is f16:
@@ -49,13 +49,13 @@ def neighbour(b: Assembler[V], grid: DType, x: V, is_up: V) -> V:
         is_even = b.fcmp_ordered("<", size, b.constant(x, F16_NORMAL))
         is_first = b.and_(b.fcmp_ordered("==", size, b.constant(x, F16_NORMAL)), b.not_(is_away))
         even = b.fadd(size, b.select(is_away, smallest, b.fneg(smallest)))
-        found = b.select(b.or_(is_even, is_first), b.copysign(even, x), found)
-        is_beyond = b.fcmp_ordered(">", b.fabs(found), b.constant(x, F16_LARGEST))
+        result = b.select(b.or_(is_even, is_first), b.copysign(even, x), result)
+        is_beyond = b.fcmp_ordered(">", b.fabs(result), b.constant(x, F16_LARGEST))
         end = b.select(is_away, infinity, b.constant(x, F16_LARGEST))
-        found = b.select(is_beyond, b.copysign(end, x), found)
-    found = b.select(b.and_(is_infinite, is_away), x, found)
+        result = b.select(is_beyond, b.copysign(end, x), result)
+    result = b.select(b.and_(is_infinite, is_away), x, result)
     from_zero = b.select(is_up, smallest, b.fneg(smallest))
-    return b.select(b.fcmp_ordered("==", x, zero), from_zero, found)
+    return b.select(b.fcmp_ordered("==", x, zero), from_zero, result)
 
 
 ROWS: dict[type[Op], Row] = {NextOnGrid: Row(next_on_grid, FLOATS)}

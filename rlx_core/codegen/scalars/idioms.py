@@ -38,18 +38,18 @@ gelu_slope = composed("GeluSlope", _slope, doc="Φ(x) + x·φ(x), the derivative
 
 def recognised(terms: Sequence[_T]) -> tuple[_T, ...]:
     """The terms, with the last step of each idiom replaced by the function."""
-    found: list[Any] = list(terms)
-    for number, term in enumerate(found):
+    result: list[Any] = list(terms)
+    for number, term in enumerate(result):
         if not isinstance(term, Apply) or term.dtype.accumulator is not f32 or len(term.args) != 2:
             continue
         for left, right in (term.args, term.args[::-1]):
-            if isinstance(term.op, MULTIPLY) and _is_cdf(found, right, left):
-                found[number] = Apply(term.dtype, GELU(), (left,))
+            if isinstance(term.op, MULTIPLY) and _is_cdf(result, right, left):
+                result[number] = Apply(term.dtype, GELU(), (left,))
             elif isinstance(term.op, ADD):
-                x = _bell_times(found, right)
-                if x is not None and _is_cdf(found, left, x):
-                    found[number] = Apply(term.dtype, gelu_slope.op(), (x,))
-    return tuple(found)
+                x = _bell_times(result, right)
+                if x is not None and _is_cdf(result, left, x):
+                    result[number] = Apply(term.dtype, gelu_slope.op(), (x,))
+    return tuple(result)
 
 
 def _is_cdf(terms: Sequence[Any], number: int, x: int) -> bool:

@@ -66,8 +66,8 @@ def inverse(
     size, one = b.fabs(x), b.constant(x, 1.0)
     q = b.fsub(one, size)
     t = b.fsub(b.fneg(log(b, b.fmul(q, b.fadd(one, size)))), b.constant(x, CENTRE))
-    rest = b.fma(t, polynomial(b, t, powers), b.constant(x, lost))
-    near = b.fma(size, b.constant(x, first), b.fmul(size, rest))
+    remainder = b.fma(t, polynomial(b, t, powers), b.constant(x, lost))
+    near = b.fma(size, b.constant(x, first), b.fmul(size, remainder))
 
     def beyond() -> V:
         far_first, *far_powers, far_lost = far_coefficients
@@ -79,9 +79,9 @@ def inverse(
         slope, top = polynomial(b, s, far_powers), b.constant(x, far_first)
         total = b.fma(s, slope, top)
         total_lost = b.fadd(b.fma(s, slope, b.fsub(top, total)), b.constant(x, far_lost))
-        far = b.fadd(total, b.fma(root_lost, slope, total_lost))
+        outer = b.fadd(total, b.fma(root_lost, slope, total_lost))
         end = b.select(b.fcmp_ordered("==", size, one), b.constant(x, math.inf), b.constant(x, math.nan))
-        return b.select(b.fcmp_ordered("<", size, one), far, end)
+        return b.select(b.fcmp_ordered("<", size, one), outer, end)
 
     return b.copysign(b.rarely(b.fcmp_unordered(">", size, b.constant(x, EDGE)), beyond, near), x)
 

@@ -91,8 +91,8 @@ def atan(b: Assembler[V], x: V) -> V:
     is_large = b.fcmp_ordered(">", size, one)
     # Of an infinite x only that it is one matters.
     inverse = b.fdiv(one, b.select(is_large, size, one))
-    found = angle(b, b.select(is_large, inverse, size), one)
-    high, low = either(b, is_large, less_from(b, 0.5, found), found)
+    arc = angle(b, b.select(is_large, inverse, size), one)
+    high, low = either(b, is_large, less_from(b, 0.5, arc), arc)
     return b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), x, b.copysign(b.fadd(high, low), x))
 
 
@@ -113,19 +113,19 @@ def atan2(b: Assembler[V], y: V, x: V) -> V:
     zero, one = b.constant(x, 0.0), b.constant(x, 1.0)
     x_size, y_size = b.fabs(x), b.fabs(y)
     is_steep = b.fcmp_ordered(">", y_size, x_size)
-    small, large = b.select(is_steep, x_size, y_size), b.select(is_steep, y_size, x_size)
+    smaller, larger = b.select(is_steep, x_size, y_size), b.select(is_steep, y_size, x_size)
     # Two infinities are at 45°, the origin is at 0; sums of huge numbers must not overflow, nor tiny ones lose digits.
-    is_infinite = b.fcmp_ordered("==", large, b.constant(x, math.inf))
-    both = b.fcmp_ordered("==", small, b.constant(x, math.inf))
-    scale, _ = scales(b, large)
-    small, large = b.fmul(small, scale), b.fmul(large, scale)
-    large = b.select(is_infinite, one, large)
-    small = b.select(is_infinite, b.select(both, one, zero), small)
-    large = b.select(b.fcmp_ordered("==", large, zero), one, large)
-    found = angle(b, small, large)
-    found = either(b, is_steep, less_from(b, 0.5, found), found)
+    is_infinite = b.fcmp_ordered("==", larger, b.constant(x, math.inf))
+    both = b.fcmp_ordered("==", smaller, b.constant(x, math.inf))
+    scale, _ = scales(b, larger)
+    smaller, larger = b.fmul(smaller, scale), b.fmul(larger, scale)
+    larger = b.select(is_infinite, one, larger)
+    smaller = b.select(is_infinite, b.select(both, one, zero), smaller)
+    larger = b.select(b.fcmp_ordered("==", larger, zero), one, larger)
+    arc = angle(b, smaller, larger)
+    arc = either(b, is_steep, less_from(b, 0.5, arc), arc)
     is_left = b.icmp_signed("<", b.bits(x), b.constant(b.bits(x), 0))
-    high, low = either(b, is_left, less_from(b, 1.0, found), found)
+    high, low = either(b, is_left, less_from(b, 1.0, arc), arc)
     result = b.copysign(b.fadd(high, low), y)
     return b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), result)
 
@@ -146,21 +146,21 @@ def arc_sine_parts(b: Assembler[V], x: V) -> tuple[V, Pair[V], Pair[V]]:
     s, lost = root_pair(b, z)
     p = polynomial(b, z, ASIN)
     near = (size, b.fmul(b.fmul(z, size), p))
-    rest = b.fma(b.fmul(z, s), p, lost)
-    return is_near, near, (b.fadd(s, s), b.fadd(rest, rest))
+    remainder = b.fma(b.fmul(z, s), p, lost)
+    return is_near, near, (b.fadd(s, s), b.fadd(remainder, remainder))
 
 
 def asin(b: Assembler[V], x: V) -> V:
-    is_near, near, far = arc_sine_parts(b, x)
-    high, low = either(b, is_near, near, less_from(b, 0.5, far))
+    is_near, near, upper = arc_sine_parts(b, x)
+    high, low = either(b, is_near, near, less_from(b, 0.5, upper))
     return b.copysign(b.fadd(high, low), x)
 
 
 def acos(b: Assembler[V], x: V) -> V:
-    is_near, near, far = arc_sine_parts(b, x)
+    is_near, near, upper = arc_sine_parts(b, x)
     is_left = b.fcmp_ordered("<", x, b.constant(x, 0.0))
     signed = either(b, is_left, (b.fneg(near[0]), b.fneg(near[1])), near)
-    outer = either(b, is_left, less_from(b, 1.0, far), far)
+    outer = either(b, is_left, less_from(b, 1.0, upper), upper)
     high, low = either(b, is_near, less_from(b, 0.5, signed), outer)
     return b.fadd(high, low)
 
@@ -174,10 +174,10 @@ def asinh(b: Assembler[V], x: V) -> V:
     share = b.fdiv(square, b.fadd(one, b.sqrt(b.fadd(square, one))))
     near = exact_sum(b, a, share)
     # ln(1 + (x - 1)) + ln 2 for a large one.
-    far = logarithm(
+    outer = logarithm(
         b, (b.select(is_large, b.fsub(size, one), near[0]), b.select(is_large, b.constant(x, 0.0), near[1]))
     )
-    result = b.select(is_large, b.fadd(far, b.constant(x, math.log(2))), far)
+    result = b.select(is_large, b.fadd(outer, b.constant(x, math.log(2))), outer)
     return b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), x, b.copysign(result, x))
 
 
@@ -192,8 +192,8 @@ def acosh(b: Assembler[V], x: V) -> V:
     more = b.fdiv(b.fadd(more, lost), b.fadd(b.fadd(s, s), b.constant(x, format_of(b, x).least)))
     high, low = exact_sum(b, t, s)
     low = b.fadd(low, b.fadd(s_lost, more))
-    far = logarithm(b, (b.select(is_large, b.fsub(x, one), high), b.select(is_large, b.constant(x, 0.0), low)))
-    result = b.select(is_large, b.fadd(far, b.constant(x, math.log(2))), far)
+    outer = logarithm(b, (b.select(is_large, b.fsub(x, one), high), b.select(is_large, b.constant(x, 0.0), low)))
+    result = b.select(is_large, b.fadd(outer, b.constant(x, math.log(2))), outer)
     return b.select(b.fcmp_unordered("<", x, one), b.constant(x, math.nan), result)
 
 
@@ -203,28 +203,30 @@ def atanh(b: Assembler[V], x: V) -> V:
     quotient, lost = exact_quotient(b, b.fadd(size, size), divisor)
     is_one = b.fcmp_ordered("==", size, one)
     lost = b.select(is_one, b.constant(x, 0.0), lost)
-    found = b.fmul(half, logarithm(b, (quotient, lost)))
-    found = b.select(is_one, b.constant(x, math.inf), found)
+    value = b.fmul(half, logarithm(b, (quotient, lost)))
+    value = b.select(is_one, b.constant(x, math.inf), value)
     tiny = b.fcmp_ordered("<", size, b.constant(x, 2.0**-28))
-    result = b.select(tiny, b.fma(b.fmul(b.fmul(x, x), b.constant(x, 1 / 3)), size, size), found)
+    result = b.select(tiny, b.fma(b.fmul(b.fmul(x, x), b.constant(x, 1 / 3)), size, size), value)
     return b.copysign(result, x)
 
 
 def hypot(b: Assembler[V], x: V, y: V) -> V:
     x_size, y_size, infinity = b.fabs(x), b.fabs(y), b.constant(x, math.inf)
     is_first = b.fcmp_ordered(">", x_size, y_size)
-    large, small = b.select(is_first, x_size, y_size), b.select(is_first, y_size, x_size)
-    scale, back = scales(b, large)
-    large, small = b.fmul(large, scale), b.fmul(small, scale)
-    square, lost = exact_product(b, large, large)
-    other, other_lost = exact_product(b, small, small)
+    larger, smaller = b.select(is_first, x_size, y_size), b.select(is_first, y_size, x_size)
+    scale, back = scales(b, larger)
+    larger, smaller = b.fmul(larger, scale), b.fmul(smaller, scale)
+    square, lost = exact_product(b, larger, larger)
+    other, other_lost = exact_product(b, smaller, smaller)
     total, more = exact_sum(b, square, other)
     s, s_lost = root_pair(b, total)
-    rest = b.fdiv(b.fadd(more, b.fadd(lost, other_lost)), b.fadd(b.fadd(s, s), b.constant(x, format_of(b, x).least)))
-    found = b.fmul(b.fadd(s, b.fadd(s_lost, rest)), back)
-    found = b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), found)
+    correction = b.fdiv(
+        b.fadd(more, b.fadd(lost, other_lost)), b.fadd(b.fadd(s, s), b.constant(x, format_of(b, x).least))
+    )
+    value = b.fmul(b.fadd(s, b.fadd(s_lost, correction)), back)
+    value = b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), value)
     is_infinite = b.or_(b.fcmp_ordered("==", x_size, infinity), b.fcmp_ordered("==", y_size, infinity))
-    return b.select(is_infinite, infinity, found)
+    return b.select(is_infinite, infinity, value)
 
 
 _BOTH: Mapping[type[Op], Function] = {

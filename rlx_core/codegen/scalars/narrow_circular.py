@@ -35,10 +35,10 @@ def turned(b: Assembler[V], size: V) -> tuple[V, V, V]:
     """(r, what r lost, n) with size = r + n·π/2, |r| <= π/4, of a float that is not negative; the lower two bits of n count."""
     quarters = quarters_of(b, size)
     n = b.lshr(b.add(quarters, b.constant(quarters, 1 << 61)), b.constant(quarters, 62))
-    rest = b.sub(quarters, b.shl(n, b.constant(n, 62)))
-    near = b.bits(b.converted(rest, i64, f32))
+    fraction = b.sub(quarters, b.shl(n, b.constant(n, 62)))
+    near = b.bits(b.converted(fraction, i64, f32))
     high = b.from_bits(b.and_(near, b.constant(near, -1 << 8)), size)
-    low = b.converted(b.sub(rest, b.converted(high, f32, i64)), i64, f32)
+    low = b.converted(b.sub(fraction, b.converted(high, f32, i64)), i64, f32)
     first, second = (b.constant(size, number) for number in QUARTER)
     top = b.fmul(high, first)
     more = b.fadd(b.fmul(high, second), b.fmul(low, b.constant(size, sum(QUARTER))))
@@ -46,8 +46,8 @@ def turned(b: Assembler[V], size: V) -> tuple[V, V, V]:
     lost = b.fadd(b.fsub(top, r), more)
     is_turned, zero = b.fcmp_ordered("<=", size, b.constant(size, math.pi / 4)), b.constant(size, 0.0)
     count = b.converted(n, u64, u32)
-    found = b.select(is_turned, size, r), b.select(is_turned, zero, lost)
-    return *found, b.select(is_turned, b.constant(count, 0), count)
+    pair = b.select(is_turned, size, r), b.select(is_turned, zero, lost)
+    return *pair, b.select(is_turned, b.constant(count, 0), count)
 
 
 def quarters_of(b: Assembler[V], size: V) -> V:
@@ -66,12 +66,12 @@ def quarters_of(b: Assembler[V], size: V) -> V:
 
 def word_at(b: Assembler[V], number: V, k: int) -> V:
     """Word `number + k` of the digits, of a number up to 4."""
-    found = b.constant(number, TWO_OVER_PI[k])
+    word = b.constant(number, TWO_OVER_PI[k])
     for i in range(1, 5):
-        found = b.select(
-            b.icmp_unsigned("==", number, b.constant(number, i)), b.constant(number, TWO_OVER_PI[i + k]), found
+        word = b.select(
+            b.icmp_unsigned("==", number, b.constant(number, i)), b.constant(number, TWO_OVER_PI[i + k]), word
         )
-    return found
+    return word
 
 
 def joint(b: Assembler[V], first: V, second: V, shift: V) -> V:
@@ -80,9 +80,9 @@ def joint(b: Assembler[V], first: V, second: V, shift: V) -> V:
     return b.or_(b.shl(first, shift), below)
 
 
-def if_finite(b: Assembler[V], x: V, found: V) -> V:
+def if_finite(b: Assembler[V], x: V, value: V) -> V:
     is_finite = b.fcmp_ordered("<", b.fabs(x), b.constant(x, math.inf))
-    return b.select(is_finite, found, b.constant(x, math.nan))
+    return b.select(is_finite, value, b.constant(x, math.nan))
 
 
 def tangent_at(b: Assembler[V], r: V, lost: V, n: V) -> V:
@@ -91,11 +91,11 @@ def tangent_at(b: Assembler[V], r: V, lost: V, n: V) -> V:
     return b.fdiv(b.select(is_across, b.fneg(c), s), b.select(is_across, s, c))
 
 
-def odd(b: Assembler[V], x: V, of: Callable[[Assembler[V], V, V, V], V]) -> V:
+def odd(b: Assembler[V], x: V, function: Callable[[Assembler[V], V, V, V], V]) -> V:
     """A function that changes its sign with x."""
-    size = of(b, *turned(b, b.fabs(x)))
-    found = b.select(b.fcmp_ordered("<", x, b.constant(x, 0.0)), b.fneg(size), size)
-    return if_finite(b, x, unless_zero(b, x, found))
+    size = function(b, *turned(b, b.fabs(x)))
+    value = b.select(b.fcmp_ordered("<", x, b.constant(x, 0.0)), b.fneg(size), size)
+    return if_finite(b, x, unless_zero(b, x, value))
 
 
 def sin(b: Assembler[V], x: V) -> V:

@@ -26,18 +26,18 @@ THIRD = 0x2A5137A0
 
 def half_power(b: Assembler[V], size: V) -> V:
     """e^size/2 of a size from 0 up: the half first, so that nothing overflows that is not infinite in the end."""
-    tail, whole, n = reduced(b, clamped(b, size, None, 90.0))
+    tail, integral, n = reduced(b, clamped(b, size, None, 90.0))
     return b.scaled(
-        b.fadd(tail, b.constant(size, 1.0)), b.fsub(whole, b.constant(size, 1.0)), b.sub(n, b.constant(n, 1))
+        b.fadd(tail, b.constant(size, 1.0)), b.fsub(integral, b.constant(size, 1.0)), b.sub(n, b.constant(n, 1))
     )
 
 
 def sinh(b: Assembler[V], x: V) -> V:
     size, square = b.fabs(x), b.fmul(x, x)
     half = half_power(b, size)
-    far = b.fsub(half, b.fdiv(b.constant(x, 0.25), half))
+    outer = b.fsub(half, b.fdiv(b.constant(x, 0.25), half))
     near = b.fma(b.fmul(square, size), polynomial(b, square, SINH), size)
-    return b.copysign(b.select(b.fcmp_ordered("<", size, b.constant(x, 1.0)), near, far), x)
+    return b.copysign(b.select(b.fcmp_ordered("<", size, b.constant(x, 1.0)), near, outer), x)
 
 
 def cosh(b: Assembler[V], x: V) -> V:
@@ -75,12 +75,12 @@ def cbrt(b: Assembler[V], x: V) -> V:
 
 def logaddexp(b: Assembler[V], x: V, y: V) -> V:
     is_first = b.fcmp_ordered(">", x, y)
-    large, small = b.select(is_first, x, y), b.select(is_first, y, x)
-    found = b.fadd(large, log1p(b, exponential(b, b.fsub(small, large))))
+    larger, smaller = b.select(is_first, x, y), b.select(is_first, y, x)
+    value = b.fadd(larger, log1p(b, exponential(b, b.fsub(smaller, larger))))
     # Equal infinities have no difference.
     is_equal = b.fcmp_ordered("==", x, y)
-    found = b.select(is_equal, b.fadd(x, b.constant(x, math.log(2))), found)
-    return b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), found)
+    value = b.select(is_equal, b.fadd(x, b.constant(x, math.log(2))), value)
+    return b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), value)
 
 
 FUNCTIONS: dict[tuple[type[Op], DType], Function] = {

@@ -37,9 +37,9 @@ def evaluated(table: ScalarTable, op: Op, operands: Sequence[Array]) -> Array:
     dtypes = tuple(dtype(x.dtype) for x in operands)
     refusal = table.refusal(op, dtypes)
     assert refusal is None, f"needs {refusal}"
-    held = (register(x.astype(d.accumulator.numpy)) for x, d in zip(operands, dtypes, strict=True))
+    registers = (register(x.astype(d.accumulator.numpy)) for x, d in zip(operands, dtypes, strict=True))
     with np.errstate(all="ignore"):
-        return table.apply(NumpyAssembler(), op, dtypes, tuple(held))
+        return table.apply(NumpyAssembler(), op, dtypes, tuple(registers))
 
 
 def register(x: Array) -> Array:
@@ -59,9 +59,9 @@ def fused(x: Array, y: Array, z: Array, wide: Any) -> Array:
         Boldo, Melquiond 2008, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd".
     """
     high, low = exact_product(x.astype(wide), y.astype(wide))
-    middle, rest = exact_sum(z.astype(wide), low)
+    middle, remainder = exact_sum(z.astype(wide), low)
     top, left = exact_sum(high, middle)
-    odd = odd_sum(top, odd_sum(left, rest))
+    odd = odd_sum(top, odd_sum(left, remainder))
     plain = x * y + z
     return np.where(np.isfinite(top) & np.isfinite(odd) & (odd != 0), odd.astype(x.dtype), plain)
 
@@ -109,8 +109,8 @@ class NumpyAssembler:
         if like.dtype.kind == "f":
             return np.full(like.shape, number, like.dtype)
         bits = 1 if like.dtype == bool else 8 * like.itemsize
-        whole = int(number) & ((1 << bits) - 1)
-        return np.full(like.shape, whole - (1 << bits) if whole >> (bits - 1) and bits > 1 else whole, like.dtype)
+        pattern = int(number) & ((1 << bits) - 1)
+        return np.full(like.shape, pattern - (1 << bits) if pattern >> (bits - 1) and bits > 1 else pattern, like.dtype)
 
     def number(self, dtype: DType, number: bool | int | float, beside: Array) -> Array:
         return register(np.full(beside.shape, number, dtype.numpy))

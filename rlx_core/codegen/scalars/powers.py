@@ -38,7 +38,7 @@ class Format:
         reach: e^x is 0 below the first, infinite above the second, and both beyond the third.
     """
 
-    parted: Callable[[Assembler[Any], Any], tuple[Any, Any]]
+    split: Callable[[Assembler[Any], Any], tuple[Any, Any]]
     exponential: Callable[[Assembler[Any], Pair[Any]], Any]
     ln2: tuple[float, float]
     third_low: float
@@ -74,7 +74,7 @@ _FORMATS: Mapping[DType, Format] = {
 def log_pair(b: Assembler[V], x: V) -> Pair[V]:
     """Return ln x in almost double-length precision: ten more bits are needed for products with exponents of hundreds."""
     form = _FORMATS[b.dtype_of(x)]
-    f, e = form.parted(b, x)
+    f, e = form.split(b, x)
     d, d_lost = exact_sum(b, b.constant(x, 2.0), f)
     s, s_lost = exact_quotient(b, f, (d, d_lost))
     z, z_lost = exact_product(b, s, s)
@@ -89,9 +89,9 @@ def log_pair(b: Assembler[V], x: V) -> Pair[V]:
     h, lost = exact_sum(b, s, q)
     lost = b.fadd(lost, b.fadd(s_lost, q_lost))
     high, low = form.ln2
-    top, rest = exact_sum(b, b.fmul(e, b.constant(x, high)), b.fadd(h, h))
-    rest = b.fadd(rest, b.fma(e, b.constant(x, low), b.fadd(lost, lost)))
-    return exact_sum(b, top, rest)
+    top, remainder = exact_sum(b, b.fmul(e, b.constant(x, high)), b.fadd(h, h))
+    remainder = b.fadd(remainder, b.fma(e, b.constant(x, low), b.fadd(lost, lost)))
+    return exact_sum(b, top, remainder)
 
 
 def pow(b: Assembler[V], x: V, y: V) -> V:
@@ -101,18 +101,18 @@ def pow(b: Assembler[V], x: V, y: V) -> V:
     log_high, log_low = log_pair(b, size)
     p, lost = exact_product(b, y, log_high)
     lost = b.fma(y, log_low, lost)
-    least, most, far = form.reach
-    is_far = b.fcmp_unordered(">", b.fabs(p), b.constant(x, far))
-    result = form.exponential(b, (clamped(b, p, least, most), b.select(is_far, zero, lost)))
+    least, maximum, limit = form.reach
+    is_far = b.fcmp_unordered(">", b.fabs(p), b.constant(x, limit))
+    result = form.exponential(b, (clamped(b, p, least, maximum), b.select(is_far, zero, lost)))
     is_zero, is_infinite = b.fcmp_ordered("==", size, zero), b.fcmp_ordered("==", size, infinity)
     is_negative = b.fcmp_ordered("<", y, zero)
     edge = b.select(b.xor(is_zero, is_negative), zero, infinity)
     result = b.select(b.or_(is_zero, is_infinite), edge, result)
     # 1 to an infinite power is 1, and so is -1; NaN to the power 0, and 1 to the power NaN.
     result = b.select(b.fcmp_ordered("==", size, one), b.select(b.fcmp_ordered("==", y, y), one, y), result)
-    whole = b.floor(y)
+    integral = b.floor(y)
     half = b.fmul(y, b.constant(x, 0.5))
-    is_whole = b.fcmp_ordered("==", whole, y)
+    is_whole = b.fcmp_ordered("==", integral, y)
     is_odd = b.and_(is_whole, b.fcmp_unordered("!=", b.floor(half), half))
     signed = b.copysign(result, x)
     result = b.select(is_odd, signed, result)

@@ -33,12 +33,12 @@ def whole_quotient(b: Assembler[V], dtype: DType, x: V, y: V) -> tuple[V, V]:
     is_minus_one = b.icmp_signed("==", y, b.constant(y, -1))
     safe = b.select(b.or_(is_zero, is_minus_one), one, y)
     quotient = b.sdiv(x, safe)
-    rest = b.sub(x, b.mul(quotient, safe))
-    is_off = b.and_(b.icmp_signed("!=", rest, zero), b.icmp_signed("<", b.xor(rest, safe), zero))
+    remainder = b.sub(x, b.mul(quotient, safe))
+    is_off = b.and_(b.icmp_signed("!=", remainder, zero), b.icmp_signed("<", b.xor(remainder, safe), zero))
     quotient = b.select(is_off, b.sub(quotient, one), quotient)
-    rest = b.select(is_off, b.add(rest, safe), rest)
+    remainder = b.select(is_off, b.add(remainder, safe), remainder)
     quotient = b.select(is_minus_one, b.neg(x), quotient)
-    return b.select(is_zero, zero, quotient), b.select(is_zero, zero, rest)
+    return b.select(is_zero, zero, quotient), b.select(is_zero, zero, remainder)
 
 
 def whole_power(b: Assembler[V], dtype: DType, x: V, y: V) -> V:
@@ -81,15 +81,15 @@ def float_quotient(b: Assembler[V], x: V, y: V) -> tuple[V, V]:
     by_zero = b.fcmp_ordered("==", y, zero)
     has_rest = b.fcmp_unordered("!=", exact, zero)
     is_off = b.and_(has_rest, b.xor(b.fcmp_ordered("<", y, zero), b.fcmp_ordered("<", exact, zero)))
-    rest = b.select(is_off, b.fadd(exact, y), exact)
-    rest = b.select(has_rest, rest, b.copysign(zero, y))
+    remainder = b.select(is_off, b.fadd(exact, y), exact)
+    remainder = b.select(has_rest, remainder, b.copysign(zero, y))
     quotient = b.fdiv(b.fsub(x, exact), y)
     quotient = b.select(is_off, b.fsub(quotient, one), quotient)
     near = b.floor(quotient)
     near = b.select(b.fcmp_ordered(">", b.fsub(quotient, near), b.constant(x, 0.5)), b.fadd(near, one), near)
     ratio = b.fdiv(x, y)
     near = b.select(b.fcmp_unordered("!=", quotient, zero), near, b.copysign(zero, ratio))
-    return b.select(by_zero, ratio, near), b.select(by_zero, exact, rest)
+    return b.select(by_zero, ratio, near), b.select(by_zero, exact, remainder)
 
 
 # ----------------------------------------------------------------------------------------- the ops

@@ -62,17 +62,19 @@ class ScalarTable:
     dtypes: tuple[DType, ...]
     rows: Mapping[type[Op], Row]
     functions: Mapping[tuple[type[Op], DType], Function]
-    _held: dict[tuple[type[Op], int, int], tuple[DType, ...]] = field(factory=dict, init=False, repr=False)
+    _supported: dict[tuple[type[Op], int, int], tuple[DType, ...]] = field(factory=dict, init=False, repr=False)
 
     def dtypes_of(self, op: type[Op]) -> tuple[DType, ...]:
         """The dtypes of operands for which there is code; kept, because it is asked of every step of every kernel."""
         key = op, len(self.rows), len(self.functions)
-        found = self._held.get(key)
-        if found is None:
+        result = self._supported.get(key)
+        if result is None:
             row = self.rows.get(op)
-            held = row.dtypes if row is not None else ()
-            found = self._held[key] = tuple(d for d in self.dtypes if d in held or self.form(op, d) is not None)
-        return found
+            declared = row.dtypes if row is not None else ()
+            result = self._supported[key] = tuple(
+                d for d in self.dtypes if d in declared or self.form(op, d) is not None
+            )
+        return result
 
     def form(self, op: type[Op], dtype: DType) -> DType | None:
         """Return the dtype in which the function of `op` on a `dtype` is computed; `None` without a function."""
@@ -81,10 +83,10 @@ class ScalarTable:
 
     def refusal(self, op: Op, dtypes: Sequence[DType]) -> str | None:
         """Return why there is no code for `op` on operands of these dtypes, as "needs …" would continue; `None` if there is."""
-        held = self.dtypes_of(type(op))
-        if not held:
+        supported = self.dtypes_of(type(op))
+        if not supported:
             return f"{self.name} code for {op.name.removeprefix('rlx.')}"
-        wrong = sorted({d.name for d in dtypes if d not in held})
+        wrong = sorted({d.name for d in dtypes if d not in supported})
         if wrong:
             return f"{self.name} code for {op.name.removeprefix('rlx.')} on {' '.join(wrong)}"
         row = self.rows.get(type(op))
@@ -95,10 +97,10 @@ class ScalarTable:
 
         What f32 computes of narrow operands stays f32 until it is stored; only a cast to a narrow dtype rounds here.
         """
-        held = tuple(d.accumulator for d in dtypes)
-        if held and self.form(type(op), held[0]) is not None:
-            return self.call(b, type(op), held[0], args)
-        result: V = self.rows[type(op)].code(b, op, held, tuple(args))
+        accumulators = tuple(d.accumulator for d in dtypes)
+        if accumulators and self.form(type(op), accumulators[0]) is not None:
+            return self.call(b, type(op), accumulators[0], args)
+        result: V = self.rows[type(op)].code(b, op, accumulators, tuple(args))
         return result
 
     def call(self, b: Assembler[V], op: type[Op], dtype: DType, args: Sequence[V]) -> V:

@@ -22,7 +22,7 @@ HALF_PI = (
     2.02226624871116645580e-21,
     8.47842766036889956997e-32,
 )
-FAR = 1.0e6
+MAX_REDUCED = 1.0e6
 """Beyond this, multiples of π/2 need more digits than there are pieces; the C library has them, a lane at a time."""
 
 Name = Literal["sin", "cos", "tan"]
@@ -30,22 +30,22 @@ Name = Literal["sin", "cos", "tan"]
 
 
 def turned(b: Assembler[V], x: V) -> tuple[V, V, V]:
-    """Return (r, the rounding error of r, n) with x = r + n·π/2 and |r| <= π/4, for |x| <= FAR."""
-    whole, n = rounded(b, x, 2 / math.pi)
-    negated = b.fneg(whole)
+    """Return (r, the rounding error of r, n) with x = r + n·π/2 and |r| <= π/4, for |x| <= MAX_REDUCED."""
+    integral, n = rounded(b, x, 2 / math.pi)
+    negated = b.fneg(integral)
     first = b.fma(negated, b.constant(x, HALF_PI[0]), x)
     second, lost = exact_sum(b, first, b.fmul(negated, b.constant(x, HALF_PI[1])))
     third, more = exact_sum(b, second, b.fmul(negated, b.constant(x, HALF_PI[2])))
     low = b.fadd(b.fadd(lost, more), b.fmul(negated, b.constant(x, HALF_PI[3])))
-    r, rest = exact_sum(b, third, low)
-    return r, rest, n
+    r, remainder = exact_sum(b, third, low)
+    return r, remainder, n
 
 
 def sine_of(b: Assembler[V], r: V, lost: V) -> Pair[V]:
     """sin(r + lost) as r and the rest."""
     z = b.fmul(r, r)
-    rest = b.fma(b.fmul(z, b.constant(r, -0.5)), lost, lost)
-    return r, b.fma(b.fmul(z, r), polynomial(b, z, SIN), rest)
+    correction = b.fma(b.fmul(z, b.constant(r, -0.5)), lost, lost)
+    return r, b.fma(b.fmul(z, r), polynomial(b, z, SIN), correction)
 
 
 def cosine_of(b: Assembler[V], r: V, lost: V) -> Pair[V]:
@@ -53,8 +53,8 @@ def cosine_of(b: Assembler[V], r: V, lost: V) -> Pair[V]:
     z = b.fmul(r, r)
     half, one = b.fmul(z, b.constant(r, 0.5)), b.constant(r, 1.0)
     top = b.fsub(one, half)
-    rest = b.fsub(b.fmul(b.fmul(z, z), polynomial(b, z, COS)), b.fmul(r, lost))
-    return top, b.fadd(b.fsub(b.fsub(one, top), half), rest)
+    correction = b.fsub(b.fmul(b.fmul(z, z), polynomial(b, z, COS)), b.fmul(r, lost))
+    return top, b.fadd(b.fsub(b.fsub(one, top), half), correction)
 
 
 def settled(b: Assembler[V], x: Pair[V]) -> Pair[V]:
@@ -69,7 +69,7 @@ def is_odd(b: Assembler[V], n: V, bit: int) -> V:
 
 def near_or_far(b: Assembler[V], name: Name, x: V, near: V) -> V:
     """`near` where x is small enough, the C library's function elsewhere."""
-    is_far = b.fcmp_ordered(">", b.fabs(x), b.constant(x, FAR))
+    is_far = b.fcmp_ordered(">", b.fabs(x), b.constant(x, MAX_REDUCED))
     return b.rarely(is_far, lambda: b.library(name, x), near)
 
 

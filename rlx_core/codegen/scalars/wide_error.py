@@ -37,29 +37,29 @@ def complement(b: Assembler[V], size: V) -> V:
     y_lost = b.fmul(left, inverse)
     square, lost = exact_product(b, a, a)
     x, x_lost = b.fneg(square), b.fneg(lost)
-    whole, n = rounded(b, x, LOG2_E)
-    first = b.fma(b.fneg(whole), b.constant(a, LN2_HIGH), x)
-    r = b.fma(b.fneg(whole), b.constant(a, LN2_LOW), first)
-    r_lost = b.fadd(b.fma(b.fneg(whole), b.constant(a, LN2_LOW), b.fsub(first, r)), x_lost)
+    integral, n = rounded(b, x, LOG2_E)
+    first = b.fma(b.fneg(integral), b.constant(a, LN2_HIGH), x)
+    r = b.fma(b.fneg(integral), b.constant(a, LN2_LOW), first)
+    r_lost = b.fadd(b.fma(b.fneg(integral), b.constant(a, LN2_LOW), b.fsub(first, r)), x_lost)
     # e^(r + r_lost) - 1 = r + (r² P(r) + r_lost e^r): the first term alone, so that it is rounded once, with y.
-    rest = b.fmul(polynomial(b, r, EXP), b.fmul(r, r))
-    rest = b.fadd(rest, b.fma(r_lost, b.fadd(r, rest), r_lost))
-    low = b.fma(y, r, b.fma(y, rest, y_lost))
-    return b.scaled(b.fadd(y, low), whole, n)
+    correction = b.fmul(polynomial(b, r, EXP), b.fmul(r, r))
+    correction = b.fadd(correction, b.fma(r_lost, b.fadd(r, correction), r_lost))
+    low = b.fma(y, r, b.fma(y, correction, y_lost))
+    return b.scaled(b.fadd(y, low), integral, n)
 
 
 def erf(b: Assembler[V], x: V) -> V:
     size = b.fabs(x)
-    far = b.copysign(b.fsub(b.constant(x, 1.0), complement(b, size)), x)
-    return b.select(b.fcmp_ordered("<", size, b.constant(x, NEAR)), b.fadd(x, near_zero(b, x)), far)
+    outer = b.copysign(b.fsub(b.constant(x, 1.0), complement(b, size)), x)
+    return b.select(b.fcmp_ordered("<", size, b.constant(x, NEAR)), b.fadd(x, near_zero(b, x)), outer)
 
 
 def erfc(b: Assembler[V], x: V) -> V:
     size, one = b.fabs(x), b.constant(x, 1.0)
     right = complement(b, size)
     outer = b.select(b.fcmp_ordered("<", x, b.constant(x, 0.0)), b.fsub(b.constant(x, 2.0), right), right)
-    rest, lost = exact_sum(b, one, b.fneg(x))
-    inner = b.fadd(rest, b.fsub(lost, near_zero(b, x)))
+    difference, lost = exact_sum(b, one, b.fneg(x))
+    inner = b.fadd(difference, b.fsub(lost, near_zero(b, x)))
     return b.select(b.fcmp_ordered("<", size, b.constant(x, 0.625)), inner, outer)
 
 

@@ -34,9 +34,9 @@ LOG10_E, LOG10_E_LOW = 0.4342944819032518, 1.098319650216765e-17
 
 def reduced(b: Assembler[V], x: V) -> tuple[V, V, V]:
     """(r, n as a float, n) with x = r + n·ln 2."""
-    whole, n = rounded(b, x, LOG2_E)
-    r = b.fma(b.fneg(whole), b.constant(x, LN2_HIGH), x)
-    return b.fma(b.fneg(whole), b.constant(x, LN2_LOW), r), whole, n
+    integral, n = rounded(b, x, LOG2_E)
+    r = b.fma(b.fneg(integral), b.constant(x, LN2_HIGH), x)
+    return b.fma(b.fneg(integral), b.constant(x, LN2_LOW), r), integral, n
 
 
 def tail_of(b: Assembler[V], r: V) -> V:
@@ -46,22 +46,22 @@ def tail_of(b: Assembler[V], r: V) -> V:
 
 def exponential(b: Assembler[V], x: V, halvings: int = 0) -> V:
     """e^x / 2^halvings; 0 far below and infinity far above."""
-    r, whole, n = reduced(b, clamped(b, x, -750.0, 711.0))
+    r, integral, n = reduced(b, clamped(b, x, -750.0, 711.0))
     n = b.sub(n, b.constant(n, halvings)) if halvings else n
-    return b.scaled(b.fadd(tail_of(b, r), b.constant(x, 1.0)), whole, n)
+    return b.scaled(b.fadd(tail_of(b, r), b.constant(x, 1.0)), integral, n)
 
 
 def exponential_of(b: Assembler[V], x: Pair[V]) -> V:
     """e^(x + x_lost) with hardly more than the last rounding, for -750 <= x <= 711."""
     high, lost = x
-    whole, n = rounded(b, high, LOG2_E)
-    first = b.fma(b.fneg(whole), b.constant(high, LN2_HIGH), high)
-    r = b.fma(b.fneg(whole), b.constant(high, LN2_LOW), first)
-    r_lost = b.fadd(b.fma(b.fneg(whole), b.constant(high, LN2_LOW), b.fsub(first, r)), lost)
-    rest = b.fmul(polynomial(b, r, EXP), b.fmul(r, r))
-    rest = b.fadd(rest, b.fma(r_lost, b.fadd(r, rest), r_lost))
+    integral, n = rounded(b, high, LOG2_E)
+    first = b.fma(b.fneg(integral), b.constant(high, LN2_HIGH), high)
+    r = b.fma(b.fneg(integral), b.constant(high, LN2_LOW), first)
+    r_lost = b.fadd(b.fma(b.fneg(integral), b.constant(high, LN2_LOW), b.fsub(first, r)), lost)
+    correction = b.fmul(polynomial(b, r, EXP), b.fmul(r, r))
+    correction = b.fadd(correction, b.fma(r_lost, b.fadd(r, correction), r_lost))
     top, top_lost = exact_sum(b, b.constant(high, 1.0), r)
-    return b.scaled(b.fadd(top, b.fadd(top_lost, rest)), whole, n)
+    return b.scaled(b.fadd(top, b.fadd(top_lost, correction)), integral, n)
 
 
 def exp(b: Assembler[V], x: V) -> V:
@@ -70,12 +70,12 @@ def exp(b: Assembler[V], x: V) -> V:
 
 def exp2(b: Assembler[V], x: V) -> V:
     x = clamped(b, x, -1080.0, 1025.0)
-    whole, n = rounded(b, x)
-    part = b.fsub(x, whole)
+    integral, n = rounded(b, x)
+    part = b.fsub(x, integral)
     r, lost = exact_product(b, part, b.constant(x, math.log(2)))
     lost = b.fma(part, b.constant(x, 2.3190468138462996e-17), lost)
     tail = b.fadd(tail_of(b, r), lost)
-    return b.scaled(b.fadd(tail, b.constant(x, 1.0)), whole, n)
+    return b.scaled(b.fadd(tail, b.constant(x, 1.0)), integral, n)
 
 
 def expm1(b: Assembler[V], x: V) -> V:
@@ -93,14 +93,14 @@ def expm1(b: Assembler[V], x: V) -> V:
 def split(b: Assembler[V], x: V) -> tuple[V, V]:
     """(m - 1, e as a float) with x = m·2^e and m within a factor of sqrt 2 of 1."""
     is_tiny = b.fcmp_ordered("<", x, b.constant(x, 2.0**-1022))
-    whole = b.bits(b.select(is_tiny, b.fmul(x, b.constant(x, 2.0**52)), x))
+    pattern = b.bits(b.select(is_tiny, b.fmul(x, b.constant(x, 2.0**52)), x))
     # The exponent of x·sqrt 2, by a logical shift of a number that is not negative.
-    moved = b.add(b.sub(whole, b.constant(whole, 0x3FE6A09E667F3BCD)), b.constant(whole, 1023 << 52))
-    biased = b.lshr(moved, b.constant(whole, 52))
-    shift = b.sub(biased, b.constant(whole, 1023))
-    m = b.from_bits(b.sub(whole, b.shl(shift, b.constant(whole, 52))), x)
+    moved = b.add(b.sub(pattern, b.constant(pattern, 0x3FE6A09E667F3BCD)), b.constant(pattern, 1023 << 52))
+    biased = b.lshr(moved, b.constant(pattern, 52))
+    shift = b.sub(biased, b.constant(pattern, 1023))
+    m = b.from_bits(b.sub(pattern, b.shl(shift, b.constant(pattern, 52))), x)
     # As a float: the bits of 2^52 + biased, less that.
-    magic = b.from_bits(b.or_(biased, b.constant(whole, 0x4330000000000000)), x)
+    magic = b.from_bits(b.or_(biased, b.constant(pattern, 0x4330000000000000)), x)
     e = b.fsub(magic, b.constant(x, 2.0**52 + 1023))
     return b.fsub(m, b.constant(x, 1.0)), b.select(is_tiny, b.fsub(e, b.constant(x, 52.0)), e)
 
@@ -110,10 +110,10 @@ def log_of_mantissa(b: Assembler[V], f: V) -> Pair[V]:
     s = b.fdiv(f, b.fadd(f, b.constant(f, 2.0)))
     z = b.fmul(s, s)
     half = b.fmul(b.fmul(f, b.constant(f, 0.5)), f)
-    rest = b.fmul(s, b.fma(z, polynomial(b, z, LOG), half))
+    correction = b.fmul(s, b.fma(z, polynomial(b, z, LOG), half))
     high = b.fsub(f, half)
     half_lost = b.fsub(half, b.fma(b.fmul(f, b.constant(f, 0.5)), f, b.constant(f, 0.0)))
-    return high, b.fadd(b.fsub(b.fsub(b.fsub(f, high), half), half_lost), rest)
+    return high, b.fadd(b.fsub(b.fsub(b.fsub(f, high), half), half_lost), correction)
 
 
 def edges(b: Assembler[V], x: V, inside: V) -> V:
@@ -160,8 +160,8 @@ def log1p_of(b: Assembler[V], x: Pair[V]) -> V:
     f, e = split(b, u)
     top, low = log_of_mantissa(b, f)
     low = b.fadd(low, b.fdiv(b.fadd(u_lost, lost), u))
-    total, rest = exact_sum(b, b.fmul(e, b.constant(high, LN2_HIGH)), top)
-    inside = edges(b, u, b.fadd(total, b.fadd(rest, b.fma(e, b.constant(high, LN2_LOW), low))))
+    total, remainder = exact_sum(b, b.fmul(e, b.constant(high, LN2_HIGH)), top)
+    inside = edges(b, u, b.fadd(total, b.fadd(remainder, b.fma(e, b.constant(high, LN2_LOW), low))))
     is_tiny = b.fcmp_ordered("<", b.fabs(high), b.constant(high, 2.0**-54))
     return b.select(is_tiny, b.fadd(high, lost), inside)
 
@@ -189,8 +189,8 @@ def cbrt(b: Assembler[V], x: V) -> V:
     third = b.floor(b.fmul(b.fadd(e, b.constant(x, -0.5)), b.constant(x, 1 / 3)))
     # m·2^(e - 3·third) lies in sqrt(1/2)·2 .. sqrt 2·8, of which an eighth or the whole is in 1 .. 8.
     over = b.fsub(e, b.fmul(b.constant(x, 3.0), third))
-    _, rest = rounded(b, over)
-    m = b.fmul(b.fadd(f, b.constant(x, 1.0)), power_of_two(b, rest, x))
+    _, power = rounded(b, over)
+    m = b.fmul(b.fadd(f, b.constant(x, 1.0)), power_of_two(b, power, x))
     y = polynomial(b, m, CBRT)
     for _ in range(2):
         # Halley: the error is cubed.
@@ -214,8 +214,8 @@ def sinh(b: Assembler[V], x: V) -> V:
     size, square = b.fabs(x), b.fmul(x, x)
     near = b.fma(b.fmul(square, x), polynomial(b, square, SINH), x)
     half = exponential(b, size, 1)
-    far = b.copysign(b.fsub(half, b.fdiv(b.constant(x, 0.25), half)), x)
-    return b.select(b.fcmp_ordered("<", size, b.constant(x, 1.0)), near, far)
+    outer = b.copysign(b.fsub(half, b.fdiv(b.constant(x, 0.25), half)), x)
+    return b.select(b.fcmp_ordered("<", size, b.constant(x, 1.0)), near, outer)
 
 
 def cosh(b: Assembler[V], x: V) -> V:
@@ -227,8 +227,8 @@ def tanh(b: Assembler[V], x: V) -> V:
     size, square, one = b.fabs(x), b.fmul(x, x), b.constant(x, 1.0)
     near = b.fma(b.fmul(square, x), polynomial(b, square, TANH), x)
     power = exponential(b, clamped(b, b.fadd(size, size), None, 44.0))
-    far = b.fsub(one, b.fdiv(b.constant(x, 2.0), b.fadd(power, one)))
-    return b.copysign(b.select(b.fcmp_ordered("<", size, b.constant(x, 0.625)), near, far), x)
+    outer = b.fsub(one, b.fdiv(b.constant(x, 2.0), b.fadd(power, one)))
+    return b.copysign(b.select(b.fcmp_ordered("<", size, b.constant(x, 0.625)), near, outer), x)
 
 
 FUNCTIONS: dict[tuple[type[Op], DType], Function] = {

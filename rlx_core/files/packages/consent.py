@@ -111,10 +111,10 @@ def forget(sha256: str) -> None:
         FileError: The list has no such entry.
         CacheError: The list is not this user's alone, or cannot be read.
     """
-    found = [each for each in trusted_packages() if each.sha256 == sha256.lower()]
-    if not found:
+    matches = [each for each in trusted_packages() if each.sha256 == sha256.lower()]
+    if not matches:
         raise FileError(f"trust: no known package has the SHA-256 {sha256!r:.80}", hint="`rlx trust` lists them")
-    for each in found:
+    for each in matches:
         (list_directory() / each.identity).unlink(missing_ok=True)
 
 

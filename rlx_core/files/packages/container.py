@@ -88,11 +88,11 @@ def write_container(path: Path, manifest: Mapping[str, Json], store: BlobStore) 
     text = json.dumps({**manifest, "blobs": rows}, separators=(",", ":"), allow_nan=False).encode()
     identity = hashlib.sha256(text)
     head = _PREFIX.pack(len(text), identity.digest())
-    whole = [head, text, bytes(_PREFIX.padding(len(text))), *chunks]
+    contents = [head, text, bytes(_PREFIX.padding(len(text))), *chunks]
     sha256 = hashlib.sha256()
-    for chunk in whole:
+    for chunk in contents:
         sha256.update(chunk)
-    replace_file(path, whole, mode=0o644)
+    replace_file(path, contents, mode=0o644)
     return sha256.hexdigest(), identity.hexdigest()
 
 
@@ -111,13 +111,13 @@ class BlobFile:
         return self._place(number)[1]
 
     def arrays(self, numbers: list[int]) -> list[np.ndarray]:
-        found = [self.data[offset : offset + nbytes] for offset, nbytes, _ in map(self._place, numbers)]
+        views = [self.data[offset : offset + nbytes] for offset, nbytes, _ in map(self._place, numbers)]
         new = [i for i, number in enumerate(numbers) if number not in self._checked]
-        for i, digest in zip(new, digests_of([found[i].data for i in new]), strict=True):
+        for i, digest in zip(new, digests_of([views[i].data for i in new]), strict=True):
             if digest != self.places[numbers[i]][2]:
                 raise FormatError(f"package: blob {numbers[i]} is damaged: its digest is {digest.hex()[:16]}…")
             self._checked.add(numbers[i])
-        return found
+        return views
 
     def json(self, number: int) -> Json:
         """Return the contents of a JSON blob.
@@ -154,7 +154,7 @@ class Container:
         manifest: The parsed manifest.
         identity: The SHA-256 of the manifest, as hex digits; it covers the digests of all blobs.
         blobs: The blobs.
-        whole: All bytes of the file.
+        contents: All bytes of the file.
         reason: The reason why the file's owner or mode makes it untrusted, as the end of a sentence; `None` if it is trusted.
     """
 
@@ -162,13 +162,13 @@ class Container:
     manifest: Mapping[str, Json]
     identity: str
     blobs: BlobFile
-    whole: np.ndarray
+    contents: np.ndarray
     reason: str | None
 
     @property
     def sha256(self) -> str:
         """The SHA-256 of the file, as hex digits."""
-        return hashlib.sha256(self.whole.data).hexdigest()
+        return hashlib.sha256(self.contents.data).hexdigest()
 
     def expect_trusted(self, sha256: str | None, trusted: bool | None) -> None:
         """Require that the caller names this file by digest, or that the user agreed to run it and no one else can change it.
@@ -178,9 +178,9 @@ class Container:
             FileError: Others may have written it, or the user has not agreed to run it, and the caller gives no digest.
         """
         if sha256 is not None:
-            found = self.sha256
-            if found != sha256.lower():
-                raise FormatError(f"package: its SHA-256 is {found}, not {sha256}", Fact("file", self.path))
+            actual = self.sha256
+            if actual != sha256.lower():
+                raise FormatError(f"package: its SHA-256 is {actual}, not {sha256}", Fact("file", self.path))
             self.blobs.all_are_known()
         elif self.reason is not None:
             raise FileError(
@@ -201,10 +201,10 @@ def read_container(path: Path) -> Container:
     # Without O_NONBLOCK, opening a pipe that someone put there would wait for a writer.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise FormatError(f"package: {path} is not a plain file")
-        reason = reason_against(found)
+        reason = reason_against(status)
         # Bytes that others may change while they are used are copied before they are checked.
         data = mapped_file(file) if reason is None else aligned_copy(file.read())
     manifest, identity, start = _opened(data.data)
@@ -214,22 +214,22 @@ def read_container(path: Path) -> Container:
 
 def _opened(data: memoryview) -> tuple[dict[str, Json], str, int]:
     """The manifest, its digest, and where the blobs begin."""
-    text, rest, digest = _PREFIX.read(data)
+    text, body, digest = _PREFIX.read(data)
     _PREFIX.expect_digest(text, digest, "the manifest's")
-    start = min(len(data) - len(rest) + _PREFIX.padding(len(text)), len(data))
+    start = min(len(data) - len(body) + _PREFIX.padding(len(text)), len(data))
     return _PREFIX.header(text), digest.hex(), start
 
 
 def _places(manifest: Mapping[str, Json], size: int) -> list[tuple[int, int, bytes]]:
-    found: list[tuple[int, int, bytes]] = []
+    result: list[tuple[int, int, bytes]] = []
     for row in need(manifest.get("blobs"), list, "blobs"):
         offset, nbytes, digest = items(row, 3, "a blob")
         if min(need(offset, int, "an offset"), need(nbytes, int, "a length")) < 0 or offset + nbytes > size:
             raise FormatError(f"package: a blob is bytes {offset}..{offset + nbytes} of {size}: it is cut off, or lies")
         if offset % ALIGNMENT:
             raise FormatError(f"package: a blob begins at byte {offset}, not at a multiple of {ALIGNMENT}")
-        found.append((offset, nbytes, _hex(digest)))
-    return found
+        result.append((offset, nbytes, _hex(digest)))
+    return result
 
 
 def _hex(digest: Any) -> bytes:

@@ -30,12 +30,12 @@ def digest_of(data: memoryview) -> bytes:
 def digests_of(blobs: Sequence[memoryview]) -> list[bytes]:
     """The digests of several blobs; by several threads, if they are large."""
     work = [(number, i, piece) for number, blob in enumerate(blobs) for i, piece in enumerate(pieces(blob))]
-    found: dict[tuple[int, int], bytes] = {}
+    digests: dict[tuple[int, int], bytes] = {}
     left = iter(work)
 
     def take() -> None:
         for number, i, piece in left:
-            found[number, i] = hashlib.sha256(piece).digest()
+            digests[number, i] = hashlib.sha256(piece).digest()
 
     many = sum(map(len, blobs)) >= 2 * _PIECE
     helpers = []
@@ -47,5 +47,5 @@ def digests_of(blobs: Sequence[memoryview]) -> list[bytes]:
     take()
     for helper in helpers:
         helper.join()
-    joined = [b"".join(found[number, i] for i in range(len(pieces(blob)))) for number, blob in enumerate(blobs)]
+    joined = [b"".join(digests[number, i] for i in range(len(pieces(blob)))) for number, blob in enumerate(blobs)]
     return [hashlib.sha256(each).digest() for each in joined]

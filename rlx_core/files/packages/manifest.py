@@ -86,7 +86,7 @@ class Manifest:
         Raises:
             FormatError: A field is missing or malformed.
         """
-        found = cls(
+        manifest = cls(
             name=need(form.get("name"), str, "a name"),
             rlx=need(form.get("rlx"), str, "a version"),
             call=need(form.get("call"), dict, "the call"),
@@ -98,10 +98,10 @@ class Manifest:
             codes=_all(form.get("codes"), _code),
             program=optional(form.get("program"), int, "the program"),
         )
-        named = {symbol for _, type in found.inputs for symbol in free_symbols(*type.shape)}
-        if not found.sizes or any(not named <= binding.sizes.keys() for binding in found.sizes):
+        named = {symbol for _, type in manifest.inputs for symbol in free_symbols(*type.shape)}
+        if not manifest.sizes or any(not named <= binding.sizes.keys() for binding in manifest.sizes):
             raise FormatError("package: its programs leave sizes of inputs open")
-        return found
+        return manifest
 
 
 def sizes_json(binding: DimBinding) -> dict[str, int]:
@@ -119,8 +119,8 @@ def _typed(form: Json) -> tuple[str, TensorType]:
 
 def _binding(form: Json) -> DimBinding:
     sizes = need(form, dict, "sizes")
-    found: DimBinding = quoted(lambda _: DimBinding.of(**sizes), "")
-    return found
+    binding: DimBinding = quoted(lambda _: DimBinding.of(**sizes), "")
+    return binding
 
 
 def _code(form: Json) -> VariantCode:

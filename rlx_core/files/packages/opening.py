@@ -73,10 +73,10 @@ def open_package(
     compile = partial(_compiled, bundle, target, config, plugins, configuration, reasons, classes)
     summary = "" if code is None else code.summary
     report = PackageReport(manifest.name, None if code is None else str(code), summary, manifest.sizes, reasons)
-    found = PackagedFunction(Contents(report, manifest.inputs, manifest.outputs, unpack, bundle, compile), signature)
+    function = PackagedFunction(Contents(report, manifest.inputs, manifest.outputs, unpack, bundle, compile), signature)
     if unpack is None:
-        _ = found.compiled  # now, so that errors are raised here
-    return found
+        _ = function.compiled  # now, so that errors are raised here
+    return function
 
 
 def _usable(
@@ -141,7 +141,7 @@ def _compiled(
     if reason is not None:
         raise DeviceError(
             f"package: its program cannot be compiled here: {reason}",
-            *(Fact(code, said) for code, said in reasons.items()),
+            *(Fact(code, reason) for code, reason in reasons.items()),
         )
     # Here, because the code of a package needs no compiler.
     from rlx_core.runtime.compiled_function import compile_bundle

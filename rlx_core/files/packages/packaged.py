@@ -51,13 +51,13 @@ class PackageReport:
     compiled: str = ""
 
     def __str__(self) -> str:
-        found = [f"{self.name} from a package, " + (f"{self.code}: {self.summary}" if self.code else "compiled here")]
-        found += [f"  {code} {reason}" for code, reason in self.reasons.items()]
+        lines = [f"{self.name} from a package, " + (f"{self.code}: {self.summary}" if self.code else "compiled here")]
+        lines += [f"  {code} {reason}" for code, reason in self.reasons.items()]
         if any(binding.sizes for binding in self.sizes):
-            found.append(f"  programs for {', '.join(map(str, self.sizes))}")
+            lines.append(f"  programs for {', '.join(map(str, self.sizes))}")
         if self.compiled:
-            found.append(f"  compiled here: {self.compiled}")
-        return "\n".join(found)
+            lines.append(f"  compiled here: {self.compiled}")
+        return "\n".join(lines)
 
 
 @frozen(eq=False)
@@ -116,9 +116,9 @@ class PackagedFunction(Bundled):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
-            found = self._straight.call(args)
-            if found is not NotImplemented:
-                return found
+            result = self._straight.call(args)
+            if result is not NotImplemented:
+                return result
         return self._checked(args, kwargs)
 
     @property
@@ -180,25 +180,25 @@ class PackagedFunction(Bundled):
 
     def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         name, unpack = self._contents.report.name, self._contents.unpack
-        given = self._signature.inputs(name, args, kwargs)
+        inputs = self._signature.inputs(name, args, kwargs)
         if self._is_rebound or unpack is None:
-            return self._results.unflatten(self._compiled_for(_NO_CODE).executable.run_slots(given))
-        return self._results.unflatten([wrapped(each) for each in self._run(given, unpack)])
+            return self._results.unflatten(self._compiled_for(_NO_CODE).executable.run_slots(inputs))
+        return self._results.unflatten([wrapped(each) for each in self._run(inputs, unpack)])
 
     @in_standard_modes
-    def _run(self, given: Sequence[Any], unpack: Unpack) -> Sequence[Any]:
-        if len(given) != len(self._entries):
-            raise MissingInputError(f"run: takes {len(self._entries)} inputs, not {len(given)}")
-        arrays = [checked(entry, array) for entry, array in zip(self._entries, given, strict=True)]
+    def _run(self, inputs: Sequence[Any], unpack: Unpack) -> Sequence[Any]:
+        if len(inputs) != len(self._entries):
+            raise MissingInputError(f"run: takes {len(self._entries)} inputs, not {len(inputs)}")
+        arrays = [checked(entry, array) for entry, array in zip(self._entries, inputs, strict=True)]
         binding = self._binding(arrays)
         number = self._numbers.get(binding)
         if number is None:
             return self._compiled_for(f"there is no program for {binding}", binding).executable.run_slots(arrays)
-        found = self._programs.get(number) or self._unpacked(number, unpack)
-        results = NotImplemented if found.entry is None else found.entry(*arrays)
+        unpacked = self._programs.get(number) or self._unpacked(number, unpack)
+        results = NotImplemented if unpacked.entry is None else unpacked.entry(*arrays)
         if results is NotImplemented:
-            results = found.program.run(arrays)
-        self._open(found)
+            results = unpacked.program.run(arrays)
+        self._open(unpacked)
         return results
 
     def _binding(self, arrays: Sequence[np.ndarray]) -> DimBinding:
@@ -218,16 +218,16 @@ class PackagedFunction(Bundled):
                 self._programs[number] = Unpacked(unpack(number, inputs, outputs))
             return self._programs[number]
 
-    def _open(self, found: Unpacked) -> None:
+    def _open(self, unpacked: Unpacked) -> None:
         """Create the entry of a program that has just run, for the fast path; see `Executable`."""
-        if found.runs >= RUNS_BEFORE_ENTRY and found.entry is self._door.entry:
+        if unpacked.runs >= RUNS_BEFORE_ENTRY and unpacked.entry is self._door.entry:
             return
         with self._lock:
-            found.runs += 1
-            if found.runs == RUNS_BEFORE_ENTRY:
-                found.entry = found.program.entry(self._contents.report.name)
+            unpacked.runs += 1
+            if unpacked.runs == RUNS_BEFORE_ENTRY:
+                unpacked.entry = unpacked.program.entry(self._contents.report.name)
             if not self._is_rebound:
-                self._door.entry = found.entry
+                self._door.entry = unpacked.entry
 
     def _compiled_for(self, why: str, binding: DimBinding | None = None) -> CompiledFunction[..., Any]:
         with self._lock:

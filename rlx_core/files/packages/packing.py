@@ -70,12 +70,12 @@ def package(
     if isinstance(compiled, Model):
         compiled = compiled.compile()
     _expect_compiled(compiled)
-    bundle, own = compiled.bundle(), compiled.executable.lir.target
+    bundle, target = compiled.bundle(), compiled.executable.lir.target
     bindings = _bindings(bundle, sizes)
     store, codes = BlobStore(), []
-    executables = {own: compiled.executable}
-    for wanted in _listed(targets, own):
-        name, variant = _parted(wanted)
+    executables = {target: compiled.executable}
+    for requested in _listed(targets, target):
+        name, variant = _parted(requested)
         if name not in executables:
             executables[name] = compiled.on(name).executable
         codes.append(_code(executables[name], bindings, variant, store))
@@ -92,14 +92,14 @@ def package(
         codes=tuple(codes),
         program=store.add_json(bundle.encoded(Encoder(lambda literal: store.add(literal.array)))) if program else None,
     )
-    at = path_of("package", path)
-    with writing("package", at):
-        sha256, identity = write_container(at, manifest.to_json(), store)
+    location = path_of("package", path)
+    with writing("package", location):
+        sha256, identity = write_container(location, manifest.to_json(), store)
     try:
-        remember(TrustedPackage(identity, sha256, os.path.abspath(at), MADE_HERE))
+        remember(TrustedPackage(identity, sha256, os.path.abspath(location), MADE_HERE))
     except CacheError as error:
         warnings.warn(
-            f"package: {at} is not in the list of known packages ({error.message})", RuntimeWarning, stacklevel=2
+            f"package: {location} is not in the list of known packages ({error.message})", RuntimeWarning, stacklevel=2
         )
     return sha256
 
@@ -109,42 +109,42 @@ def export_file(path: Path, value: Any, host: PluginHost) -> None:
     package(value, path)
 
 
-def _expect_compiled(given: object) -> None:
+def _expect_compiled(value: object) -> None:
     """Require a compiled function; other callables with its interface cannot be packaged.
 
     Raises:
         ConfigError: It is something else.
         UnsupportedError: It is several programs.
     """
-    if isinstance(given, CompiledFunction):
+    if isinstance(value, CompiledFunction):
         return
-    if isinstance(given, Bundled):
-        given.bundle()  # raises its specific error if it is not a single program
+    if isinstance(value, Bundled):
+        value.bundle()  # raises its specific error if it is not a single program
     raise ConfigError(
-        f"package: takes what rlx.compile returns, not a {type(given).__name__}",
+        f"package: takes what rlx.compile returns, not a {type(value).__name__}",
         hint="rlx.package(rlx.compile(function, params, rlx.spec(...)), path)",
     )
 
 
-def _listed(targets: str | Sequence[str] | None, own: str) -> list[str]:
+def _listed(targets: str | Sequence[str] | None, default: str) -> list[str]:
     """The targets to have code for.
 
     Raises:
         ConfigError: The list is empty.
     """
-    found = [own] if targets is None else [targets] if isinstance(targets, str) else list(targets)
-    if not found:
+    result = [default] if targets is None else [targets] if isinstance(targets, str) else list(targets)
+    if not result:
         raise ConfigError(
             "package: targets is empty, and a package holds code", hint='targets=["cpu:avx2"], or rlx.save'
         )
-    return found
+    return result
 
 
-def _parted(wanted: str) -> tuple[str, str | None]:
+def _parted(text: str) -> tuple[str, str | None]:
     """Split a target as `rlx.compile` takes it, with an optional device number, from the requested variant of its code."""
-    name, _, more = wanted.partition(":")
+    name, _, more = text.partition(":")
     if more == ABSENT or more.isdecimal():
-        return wanted, None
+        return text, None
     return name, more or None
 
 
@@ -155,8 +155,8 @@ def _bindings(bundle: Bundle, sizes: Sequence[Mapping[str, int]]) -> list[DimBin
         BindingError: One leaves a size open.
     """
     graph = bundle.graph
-    found = list(dict.fromkeys(named_binding(graph, each) for each in sizes)) or [DimBinding()]
-    for binding in found:
+    bindings = list(dict.fromkeys(named_binding(graph, each) for each in sizes)) or [DimBinding()]
+    for binding in bindings:
         left = sorted(repr(symbol) for symbol in graph.symbols - binding.sizes.keys())
         if left:
             raise BindingError(
@@ -164,7 +164,7 @@ def _bindings(bundle: Bundle, sizes: Sequence[Mapping[str, int]]) -> list[DimBin
                 Fact("sizes", binding),
                 hint=f"package(…, sizes=[{{{', '.join(f'{name!r}: 1' for name in left)}}}, …])",
             )
-    return found
+    return bindings
 
 
 def _code(executable: Executable, bindings: Sequence[DimBinding], variant: str | None, store: BlobStore) -> VariantCode:

@@ -68,8 +68,8 @@ def reads_of(code: CodeType) -> Reads:
         chains.add(Chain(scope, str(instruction.argval), tuple(str(a.argval) for a in instructions[i + 1 : end])))
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            found = reads_of(inner)
-            chains |= found.chains
-            names |= found.names
-            imports |= found.imports
+            inner_reads = reads_of(inner)
+            chains |= inner_reads.chains
+            names |= inner_reads.names
+            imports |= inner_reads.imports
     return Reads(frozenset(chains), frozenset(names), frozenset(imports))

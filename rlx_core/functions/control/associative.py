@@ -27,23 +27,23 @@ def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool =
     axes = [normalize_axis(axis, v.ndim) for v in values]
     sizes = {v.shape[a] for v, a in zip(values, axes, strict=True)}
     if len(sizes) != 1 or not isinstance(next(iter(sizes)), int):
-        given = ", ".join(map(str, sizes)) or "nothing"
+        lengths = ", ".join(map(str, sizes)) or "nothing"
         raise ShapeError(
-            f"associative_scan: all arrays must have one known size along the axis, not {given}",
+            f"associative_scan: all arrays must have one known size along the axis, not {lengths}",
             hint="the size decides how many rounds there are; rlx.scan takes an axis of unknown size"
             if len(sizes) == 1
             else None,
         )
 
     def combined(a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
-        found, form = flatten(with_arguments(function, tree.unflatten(a), tree.unflatten(b)), "x")
+        outputs, form = flatten(with_arguments(function, tree.unflatten(a), tree.unflatten(b)), "x")
         same_structure("associative_scan", tree, form)
-        for name, before, after in zip(tree.names, a, found, strict=True):
+        for name, before, after in zip(tree.names, a, outputs, strict=True):
             if after.type != before.type:
                 raise ShapeError(
                     f"associative_scan: {name} is {before.type} and becomes {after.type} when two are combined"
                 )
-        return found
+        return outputs
 
     def cut(parts: Sequence[Value], *bounds: int | None) -> list[Value]:
         return [v[(*[slice(None)] * a, slice(*bounds))] for v, a in zip(parts, axes, strict=True)]
@@ -60,16 +60,16 @@ def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool =
         # Combine adjacent pairs and scan the results, half as many, recursively; the even positions follow from these.
         odd = running(combined(cut(parts, 0, count - 1, 2), cut(parts, 1, None, 2)))
         before = odd if count % 2 else cut(odd, 0, -1)
-        rest = combined(before, cut(parts, 2, None, 2)) if count > 2 else []
+        remaining = combined(before, cut(parts, 2, None, 2)) if count > 2 else []
         first = cut(parts, 0, 1)
-        even = [concat([f, r], axis=a) for f, r, a in zip(first, rest, axes, strict=True)] if rest else first
+        even = [concat([f, r], axis=a) for f, r, a in zip(first, remaining, axes, strict=True)] if remaining else first
         return merged(even, odd)
 
     if not values:
         return xs
-    turned = [flip(v, axis=a) for v, a in zip(values, axes, strict=True)] if reverse else values
-    found = running(turned)
-    return tree.unflatten([flip(v, axis=a) for v, a in zip(found, axes, strict=True)] if reverse else found)
+    flipped = [flip(v, axis=a) for v, a in zip(values, axes, strict=True)] if reverse else values
+    scanned = running(flipped)
+    return tree.unflatten([flip(v, axis=a) for v, a in zip(scanned, axes, strict=True)] if reverse else scanned)
 
 
 def _in_turns(even: Value, odd: Value, axis: int) -> Value:

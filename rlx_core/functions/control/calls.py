@@ -31,8 +31,8 @@ def cond(pred: Any, true_fun: Callable[..., R], false_fun: Callable[..., R], *op
 
     Under `vmap` with a predicate for each example both run, and results are selected example by example.
     """
-    found: R = run_compiled(lambda p, x: choices.cond(p, true_fun, false_fun, *x), pred, operands)
-    return found
+    result: R = run_compiled(lambda p, x: choices.cond(p, true_fun, false_fun, *x), pred, operands)
+    return result
 
 
 @checked_call
@@ -48,8 +48,8 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> 
         ShapeError, DtypeError: The index is not one integer, or branches return different types.
         WrongInputCountError: There is no branch.
     """
-    found: R = run_compiled(lambda i, x: choices.switch(i, branches, *x), index, operands)
-    return found
+    result: R = run_compiled(lambda i, x: choices.switch(i, branches, *x), index, operands)
+    return result
 
 
 @checked_call
@@ -68,8 +68,8 @@ def while_loop(
         ShapeError, DtypeError: The condition is not one bool, or a carry changes its type; the error names it.
         MissingRuleError: The loop is differentiated in reverse, and there is no `max_steps`.
     """
-    found: C = run_compiled(lambda c: loops.while_loop(cond_fun, body_fun, c, max_steps=max_steps), init_val)
-    return found
+    result: C = run_compiled(lambda c: loops.while_loop(cond_fun, body_fun, c, max_steps=max_steps), init_val)
+    return result
 
 
 @checked_call
@@ -89,8 +89,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, C], C], init_val:
     if all(type(each) is int for each in (lower, upper)):
         known: C = run_compiled(lambda c: loops.fori_loop(lower, upper, body_fun, c), init_val)
         return known
-    found: C = run_compiled(lambda a, b, c: loops.fori_loop(a, b, body_fun, c), lower, upper, init_val)
-    return found
+    result: C = run_compiled(lambda a, b, c: loops.fori_loop(a, b, body_fun, c), lower, upper, init_val)
+    return result
 
 
 @checked_call
@@ -121,8 +121,8 @@ def scan(
     A loop of any length is one node of the program. Its derivative saves the carries of all steps, and recomputes each step in
     the backward pass.
     """
-    found: tuple[C, Any] = run_compiled(lambda c, x: loops.scan(f, c, x, length, reverse, checkpoints), init, xs)
-    return found
+    result: tuple[C, Any] = run_compiled(lambda c, x: loops.scan(f, c, x, length, reverse, checkpoints), init, xs)
+    return result
 
 
 @checked_call
@@ -143,8 +143,8 @@ def map(f: Callable[[Any], R], xs: Any, *, batch_size: int | None = None) -> R:
     >>> rlx.map(lambda row: rlx.sum(row * row), np.float32([[1, 2], [3, 4], [5, 6]]), batch_size=2)
     Array([ 5., 25., 61.], dtype=float32)
     """
-    found: R = run_compiled(lambda x: loops.mapped(f, x, batch_size), xs)
-    return found
+    result: R = run_compiled(lambda x: loops.mapped(f, x, batch_size), xs)
+    return result
 
 
 @checked_call
@@ -160,5 +160,5 @@ def associative_scan(fn: Callable[[C, C], C], elems: C, reverse: bool = False, a
     Raises:
         ShapeError: Sizes along the axis differ, the size is unknown (`rlx.scan` takes one), or combining two changes a type.
     """
-    found: C = run_compiled(lambda x: associative.associative_scan(fn, x, axis, reverse), elems)
-    return found
+    result: C = run_compiled(lambda x: associative.associative_scan(fn, x, axis, reverse), elems)
+    return result

@@ -38,8 +38,8 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
         raise DtypeError(f"cond: the predicate must be one bool, not {chosen.type}", hint="compare it: x != 0")
     values, inputs, (then, otherwise) = _branches("cond", builder, [true_fn, false_fn], operands)
     captured = captured_by(then, otherwise)
-    found = If(then.over(inputs, captured), otherwise.over(inputs, captured))(chosen, *values, *captured)
-    return then.results.unflatten(as_results(found))
+    outputs = If(then.over(inputs, captured), otherwise.over(inputs, captured))(chosen, *values, *captured)
+    return then.results.unflatten(as_results(outputs))
 
 
 def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
@@ -68,8 +68,8 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
         return made("switch", types, lambda i, *x: as_results(choice(less(i, middle), i, *x)))
 
     with building(builder):
-        found = results_of(among(0, len(graphs)), (number, *values, *map(builder._own, captured)))
-    return bodies[0].results.unflatten(found)
+        outputs = results_of(among(0, len(graphs)), (number, *values, *map(builder._own, captured)))
+    return bodies[0].results.unflatten(outputs)
 
 
 def _branches(
@@ -85,7 +85,7 @@ def _branches(
     inputs = list(zip(tree.names, (v.type for v in values), strict=True))
 
     def traced_branch(function: Function) -> TracedBody:
-        return traced(function, inputs, lambda given: with_arguments(function, *tree.unflatten(given)))
+        return traced(function, inputs, lambda leaves: with_arguments(function, *tree.unflatten(leaves)))
 
     bodies = [traced_branch(function) for function in functions]
     first, name = bodies[0], function_name(functions[0])

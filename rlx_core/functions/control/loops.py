@@ -44,10 +44,10 @@ def while_loop(cond: Function, body: Function, init: Any, *, max_steps: int | No
     carry, step = begun.stepped(
         "while_loop",
         lambda c: traced(
-            body, c.inputs(), lambda given: c.returned("while_loop", with_arguments(body, c.tree.unflatten(given)))
+            body, c.inputs(), lambda leaves: c.returned("while_loop", with_arguments(body, c.tree.unflatten(leaves)))
         ),
     )
-    test = traced(cond, carry.inputs(), lambda given: with_arguments(cond, carry.tree.unflatten(given)))
+    test = traced(cond, carry.inputs(), lambda leaves: with_arguments(cond, carry.tree.unflatten(leaves)))
     _expect_one_bool(test.graph.outputs)
     captured = captured_by(step, test)
     inputs = carry.inputs()
@@ -58,10 +58,10 @@ def while_loop(cond: Function, body: Function, init: Any, *, max_steps: int | No
 def _expect_one_bool(outputs: Sequence[Value]) -> None:
     if len(outputs) == 1 and outputs[0].dtype is bool_ and outputs[0].shape == ():
         return
-    found = ", ".join(str(v.type) for v in outputs) or "nothing"
+    types = ", ".join(str(v.type) for v in outputs) or "nothing"
     shape_only = len(outputs) == 1 and outputs[0].dtype is bool_
     raise (ShapeError if shape_only else DtypeError)(
-        f"while_loop: the condition must be one bool, not {found}",
+        f"while_loop: the condition must be one bool, not {types}",
         *[Fact("condition", v.type, v.node.origin.source) for v in outputs[:1]],
         hint="rlx.all or rlx.any makes one bool of many" if shape_only else "compare: return x < limit",
     )
@@ -163,12 +163,12 @@ def _mapped_in_batches(function: Function, xs: Any, batch: int) -> Any:
     parts = []
     if even or not count:
         rows = [reshape(v[:even], (even // batch, batch, *v.shape[1:])) for v in stacked]
-        found, made = flatten(_mapped_one_by_one(at_once, tree.unflatten(rows)), "y")
-        parts.append([reshape(y, (even, *y.shape[2:])) for y in found])
+        outputs, result_tree = flatten(_mapped_one_by_one(at_once, tree.unflatten(rows)), "y")
+        parts.append([reshape(y, (even, *y.shape[2:])) for y in outputs])
     if even < count:
-        found, made = flatten(at_once(tree.unflatten([v[even:] for v in stacked])), "y")
-        parts.append(found)
-    return made.unflatten([ys[0] if len(ys) == 1 else concat(ys, axis=0) for ys in zip(*parts, strict=True)])
+        outputs, result_tree = flatten(at_once(tree.unflatten([v[even:] for v in stacked])), "y")
+        parts.append(outputs)
+    return result_tree.unflatten([ys[0] if len(ys) == 1 else concat(ys, axis=0) for ys in zip(*parts, strict=True)])
 
 
 def _scan(
@@ -188,17 +188,17 @@ def _scan(
     outputs: list[Tree] = []
 
     def trace(carry: Carry) -> TracedBody:
-        def call(given: list[Any]) -> Any:
+        def call(leaves: list[Any]) -> Any:
             count = len(carry.types)
-            found = with_arguments(body, carry.tree.unflatten(given[:count]), tree.unflatten(given[count:]))
-            if not isinstance(found, tuple | list) or len(found) != 2:
+            returned = with_arguments(body, carry.tree.unflatten(leaves[:count]), tree.unflatten(leaves[count:]))
+            if not isinstance(returned, tuple | list) or len(returned) != 2:
                 raise TraceError(
-                    f"{what}: the body must return a pair, the next carry and this step's result, not {type(found).__name__}",
+                    f"{what}: the body must return a pair, the next carry and this step's result, not {type(returned).__name__}",
                     hint="return carry, None where a step has no result",
                 )
-            ys, form = flatten(found[1], "y")
+            ys, form = flatten(returned[1], "y")
             outputs.append(form)
-            return [*carry.returned(what, found[0]), *ys]
+            return [*carry.returned(what, returned[0]), *ys]
 
         return traced(body, [*carry.inputs(), *elements], call)
 
@@ -208,11 +208,11 @@ def _scan(
     graph = step.over(carry.inputs(), captured, elements)
     op, operands = Scan(graph, count, len(captured), steps, reverse), (*carry.values(), *captured, *stacked)
     if checkpoints is None:
-        found = as_results(op(*operands))
+        results = as_results(op(*operands))
     else:
         with building(builder):
-            found = in_segments(op, checkpoints, [builder._own(v) for v in operands])
-    return carry.tree.unflatten(found[:count]), outputs[-1].unflatten(found[count:])
+            results = in_segments(op, checkpoints, [builder._own(v) for v in operands])
+    return carry.tree.unflatten(results[:count]), outputs[-1].unflatten(results[count:])
 
 
 def _length(what: str, names: Sequence[str], stacked: Sequence[Value], length: Dim | None) -> Dim:
@@ -228,12 +228,12 @@ def _length(what: str, names: Sequence[str], stacked: Sequence[Value], length: D
         raise ShapeError(f"{what}: nothing says how many steps there are", hint=f"rlx.{what}(…, length=n)")
     if length is not None and isinstance(as_dim(length), int) and length < 0:
         raise ShapeError(f"{what}: length must be at least 0, not {length}")
-    wanted = stacked[0].shape[0] if length is None else as_dim(length)
+    expected = stacked[0].shape[0] if length is None else as_dim(length)
     for name, value in zip(names, stacked, strict=True):
-        if not same_dim(value.shape[0], wanted):
-            said = f"length={length}" if length is not None else f"{names[0]} has {wanted}"
+        if not same_dim(value.shape[0], expected):
+            description = f"length={length}" if length is not None else f"{names[0]} has {expected}"
             raise ShapeError(
-                f"{what}: {name} has {value.shape[0]} elements along its first axis, and {said}",
+                f"{what}: {name} has {value.shape[0]} elements along its first axis, and {description}",
                 Fact(name, value.type, value.node.origin.source),
             )
-    return wanted
+    return expected

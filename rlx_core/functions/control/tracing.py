@@ -46,13 +46,13 @@ class TracedBody:
     results: Tree
     captures: Mapping[str, Value]
 
-    def over(self, leaves: Inputs, captured: Sequence[Value], rest: Inputs = ()) -> Graph:
+    def over(self, leaves: Inputs, captured: Sequence[Value], extra: Inputs = ()) -> Graph:
         """Return the graph with these leaves, these values of the enclosing trace, and the remaining leaves as its inputs."""
         builder = Builder(self.graph.name)
         with building(builder):
             inputs = {name: builder.input(name, type) for name, type in leaves}
             stands_for = {v: builder.input(f"captured{i}", v.type) for i, v in enumerate(captured)}
-            inputs |= {name: builder.input(name, type) for name, type in rest}
+            inputs |= {name: builder.input(name, type) for name, type in extra}
             inputs |= {name: stands_for[v] for name, v in self.captures.items()}
             return builder.finish(inline(builder, self.graph, inputs))
 
@@ -94,18 +94,18 @@ class Carry:
             ShapeError, DtypeError: A carry changes its type.
         """
         body = trace(self)
-        found = body.graph.outputs[: len(self.types)]
-        types = tuple(_settled(leaf, a, b.dtype) for leaf, a, b in zip(self.leaves, self.types, found, strict=True))
+        outputs = body.graph.outputs[: len(self.types)]
+        types = tuple(_settled(leaf, a, b.dtype) for leaf, a, b in zip(self.leaves, self.types, outputs, strict=True))
         if types == self.types:
-            self._expect_kept(what, found)
+            self._expect_kept(what, outputs)
             return self, body
-        settled = Carry(self.builder, self.leaves, self.tree, types)
-        body = trace(settled)
-        settled._expect_kept(what, body.graph.outputs)
-        return settled, body
+        stable = Carry(self.builder, self.leaves, self.tree, types)
+        body = trace(stable)
+        stable._expect_kept(what, body.graph.outputs)
+        return stable, body
 
-    def _expect_kept(self, what: str, found: Sequence[Value]) -> None:
-        for name, before, after in zip(self.tree.names, self.types, found, strict=False):
+    def _expect_kept(self, what: str, outputs: Sequence[Value]) -> None:
+        for name, before, after in zip(self.tree.names, self.types, outputs, strict=False):
             if after.type == before:
                 continue
             error = DtypeError if after.shape == before.shape else ShapeError
@@ -125,12 +125,12 @@ def _is_weak_integer(leaf: Any) -> bool:
     return type(leaf) is int and -(2**31) <= leaf < 2**31
 
 
-def _settled(leaf: Any, begun: TensorType, found: DType) -> TensorType:
+def _settled(leaf: Any, begun: TensorType, returned: DType) -> TensorType:
     """Return the type of a carry after a body was traced on it: a Python number takes the type of the returned value."""
     if not is_static_leaf(leaf):
         return begun
-    is_still_weak = _is_weak_integer(leaf) and found is begun.dtype
-    return TensorType(weak_dtype(leaf) if is_still_weak else found, begun.shape)
+    is_still_weak = _is_weak_integer(leaf) and returned is begun.dtype
+    return TensorType(weak_dtype(leaf) if is_still_weak else returned, begun.shape)
 
 
 def within(what: str) -> Builder:

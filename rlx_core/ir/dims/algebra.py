@@ -75,12 +75,12 @@ class Expr:
 
     @staticmethod
     def _simplest(terms: Mapping[Monomial, int]) -> Dim:
-        kept = sorted(((m, c) for m, c in terms.items() if c), key=lambda t: _monomial_key(t[0]))
-        if not kept:
+        nonzero = sorted(((m, c) for m, c in terms.items() if c), key=lambda t: _monomial_key(t[0]))
+        if not nonzero:
             return 0
-        if len(kept) == 1 and kept[0][0] == ():
-            return kept[0][1]
-        return Expr(tuple(kept))
+        if len(nonzero) == 1 and nonzero[0][0] == ():
+            return nonzero[0][1]
+        return Expr(tuple(nonzero))
 
     def __add__(self, other: Dim) -> Dim:
         size = _size_of(other)
@@ -296,12 +296,12 @@ def is_static(size: Dim) -> bool:
 
 def free_symbols(*sizes: Dim) -> frozenset[SizeSymbol]:
     """Every symbol that occurs in `sizes`, inside quotients and minima too."""
-    found: set[SizeSymbol] = set()
+    symbols: set[SizeSymbol] = set()
     for size in sizes:
         for monomial, _ in size.terms if isinstance(size, Expr) else ():
             for atom, _ in monomial:
-                found |= {atom} if isinstance(atom, SizeSymbol) else free_symbols(atom.left, atom.right)
-    return frozenset(found)
+                symbols |= {atom} if isinstance(atom, SizeSymbol) else free_symbols(atom.left, atom.right)
+    return frozenset(symbols)
 
 
 def product(sizes: Sequence[Dim]) -> Dim:
@@ -353,15 +353,15 @@ def floor_quotient(dividend: Dim, divisor: Dim) -> Dim:
             dividend, divisor = -dividend, -divisor
         # Whole multiples are taken out, so that equal quotients are equal objects: (2*n + 3)//2 is n + 1 + 1//2.
         parts = {m: divmod(c, divisor) for m, c in Expr.of(dividend).terms}
-        whole = Expr._simplest({m: times for m, (times, _) in parts.items()})
-        rest = Expr._simplest({m: left for m, (_, left) in parts.items()})
-        if isinstance(rest, int):
-            return whole  # the rest is below the divisor
-        inner, more = _alone(rest, "//")
+        quotient = Expr._simplest({m: times for m, (times, _) in parts.items()})
+        remainder = Expr._simplest({m: left for m, (_, left) in parts.items()})
+        if isinstance(remainder, int):
+            return quotient  # the rest is below the divisor
+        inner, more = _alone(remainder, "//")
         if inner is not None and isinstance(by := _as_dim(inner.right), int):
             # Rounding twice is rounding once: (n//2 + 1)//2 is (n + 2)//4.
-            return whole + floor_quotient(inner.left + more * by, by * divisor)
-        return whole + Expr.of(Compound("//", rest, Expr.of(divisor)))
+            return quotient + floor_quotient(inner.left + more * by, by * divisor)
+        return quotient + Expr.of(Compound("//", remainder, Expr.of(divisor)))
     require(">", divisor, 0)
     if dividend == 0:
         return 0
@@ -383,33 +383,33 @@ def smaller(a: Dim, b: Dim) -> Dim:
     least = _least([*_minima(a), *_minima(b)])
     if len(least) == 1:
         return least[0]
-    found = Expr.of(least[0])
+    result = Expr.of(least[0])
     for each in least[1:]:
-        found = Expr.of(Compound("min", found, Expr.of(each)))
-    return found
+        result = Expr.of(Compound("min", result, Expr.of(each)))
+    return result
 
 
 def _minima(size: Dim) -> list[Dim]:
     """The sizes of which one is the minimum, flat."""
-    found: list[Dim] = []
+    result: list[Dim] = []
     waiting: list[Dim] = [size]
     while waiting:
         each = waiting.pop()
-        inner, rest = _alone(each, "min") if isinstance(each, Expr) else (None, 0)
-        if inner is None or rest:
-            found.append(each)
+        inner, remainder = _alone(each, "min") if isinstance(each, Expr) else (None, 0)
+        if inner is None or remainder:
+            result.append(each)
         else:
             waiting += [_as_dim(inner.left), _as_dim(inner.right)]
-    return found
+    return result
 
 
 def _least(sizes: Sequence[Dim]) -> list[Dim]:
     """Return the possible minima in order of their names: `x[:8][:4]` has `min(4, n)` elements, not `min(4, 8, n)`."""
-    found: list[Dim] = []
+    result: list[Dim] = []
     for size in sorted(sizes, key=repr):
-        if not any(holds(">=", size, other) for other in found):
-            found = [*(other for other in found if not holds(">=", other, size)), size]
-    return found
+        if not any(holds(">=", size, other) for other in result):
+            result = [*(other for other in result if not holds(">=", other, size)), size]
+    return result
 
 
 def _smaller_of_difference(a: Dim, b: Dim) -> Dim | None:
@@ -420,8 +420,8 @@ def _smaller_of_difference(a: Dim, b: Dim) -> Dim | None:
     for monomial, coefficient in b.terms if isinstance(b, Expr) else ():
         atom = monomial[0][0] if len(monomial) == 1 and monomial[0][1] == 1 else None
         if coefficient == -1 and isinstance(atom, Compound) and atom.kind == "min":
-            whole = b + Expr.of(atom)
-            least = _least([a + _as_dim(atom.left), a + _as_dim(atom.right), whole])
+            total = b + Expr.of(atom)
+            least = _least([a + _as_dim(atom.left), a + _as_dim(atom.right), total])
             if len(least) < 3:
                 return reduce(smaller, least) - Expr.of(atom)
     return None
@@ -450,18 +450,18 @@ _MAX_QUOTIENT_TERMS = 256
 def _divide_terms(dividend: Expr, divisor: Expr) -> Dim | None:
     """Polynomial long division that succeeds only without remainder."""
     quotient: Dim = 0
-    rest: Dim = dividend
+    remainder: Dim = dividend
     lead, lead_coefficient = divisor.terms[0]
     for _ in range(_MAX_QUOTIENT_TERMS):
-        if rest == 0:
+        if remainder == 0:
             return quotient
-        monomial, coefficient = Expr.of(rest).terms[0]
+        monomial, coefficient = Expr.of(remainder).terms[0]
         factor = _divide_monomial(monomial, lead)
         if factor is None or coefficient % lead_coefficient:
             return None
         term = Expr._simplest({factor: coefficient // lead_coefficient})
         quotient = quotient + term
-        rest = rest - divisor * term
+        remainder = remainder - divisor * term
     return None
 
 

@@ -96,5 +96,5 @@ def _substitute_atom(atom: Atom, sizes: Mapping[SizeSymbol, Dim]) -> Dim:
     try:
         return exact_quotient(left, right) if atom.kind == "/" else floor_quotient(left, right)
     except ShapeError:
-        asked = "a multiple of" if atom.kind == "/" else "divisible by"
-        raise BindingError(f"binding: {atom.left} = {left} is not {asked} {right}") from None
+        relation = "a multiple of" if atom.kind == "/" else "divisible by"
+        raise BindingError(f"binding: {atom.left} = {left} is not {relation} {right}") from None

@@ -50,12 +50,12 @@ class _Search:
         parts = size.around(atom)
         if parts is None:
             return False
-        factor, rest = parts
+        factor, addend = parts
         if self.holds(factor):
             below = _below(atom)
-            return bool(below) and all(self.holds(factor * low + rest * by) for low, by in below)
+            return bool(below) and all(self.holds(factor * low + addend * by) for low, by in below)
         if self.holds(-factor):
-            return any(self.holds(factor * high + rest * by) for high, by in _above(atom))
+            return any(self.holds(factor * high + addend * by) for high, by in _above(atom))
         return False
 
 

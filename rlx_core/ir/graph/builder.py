@@ -145,8 +145,8 @@ class Builder:
         arrays = _lifted.get()
         if arrays is None or not (self is arrays.builder or self.capturing):
             return None
-        found = arrays.value_of(data)
-        return None if found is None else self._own(found)
+        result = arrays.value_of(data)
+        return None if result is None else self._own(result)
 
     def constant(self, data: Any, of: DType | None = None, *, shared: bool = True) -> Value:
         """Return literal data as a value; small equal constants share one node unless `shared` is false."""
@@ -177,12 +177,12 @@ class Builder:
                 if value is not None and value.node.owner.trace_has_ended:
                     raise leaked(value)
             raise TraceError(f"graph {self.name}: it is finished, and takes no more nodes ({op.name})")
-        given = [None if v is None else self._own(v) for v in operands]
-        while given and given[-1] is None:
-            given.pop()
+        values = [None if v is None else self._own(v) for v in operands]
+        while values and values[-1] is None:
+            values.pop()
         origin = origin or current_origin()
         if types is None:
-            types = self.inferred(op, given, name, origin)
+            types = self.inferred(op, values, name, origin)
         bodies = nested_graphs(op)
         if bodies and any(body.depth >= MOST_NESTED for body in bodies.values()):
             raise TraceError(
@@ -192,7 +192,7 @@ class Builder:
         work = current_work()
         if work is not None:
             work.expect_nodes(len(self.nodes) + 1, f"graph {self.name}")
-        node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
+        node = Node(op, tuple(values), types, self, len(self.nodes), name, origin)
         self.nodes.append(node)
         if isinstance(op, GraphArgument):
             self._leaf_names.add(op.label)
@@ -232,10 +232,10 @@ class Builder:
             before = Value(node, index)
             results = (*node.results[:index], before, *node.results[index + 1 :])
             object.__setattr__(node, "results", results)
-            for later in self.nodes[node.index + 1 :]:
-                if any(v is name for v in later.operands):
-                    kept = tuple(before if v is name else v for v in later.operands)
-                    object.__setattr__(later, "operands", kept)
+            for reader in self.nodes[node.index + 1 :]:
+                if any(v is name for v in reader.operands):
+                    replaced = tuple(before if v is name else v for v in reader.operands)
+                    object.__setattr__(reader, "operands", replaced)
             self._constants = {data: before if v is name else v for data, v in self._constants.items()}
         name.node, name.index = new.node, new.index
         self._copies.add(name)
@@ -325,8 +325,8 @@ class Builder:
 
 def _is_view(node: Node, index: int) -> bool:
     """Return whether a result may lie inside the bytes of the first operand; a conversion never does."""
-    whole = next(node.present(), None)
-    return node.op.view is not None and whole is not None and whole.dtype is node.types[index].dtype
+    source = next(node.present(), None)
+    return node.op.view is not None and source is not None and source.dtype is node.types[index].dtype
 
 
 def infer(op: Op, types: Sequence[TensorType | None], *, is_kept: bool = True) -> tuple[TensorType, ...]:
@@ -371,13 +371,13 @@ def _inferred(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, .
         return decomposition(op, types).output_types
     try:
         result = rule(*types)
-        found = result if isinstance(result, tuple) else (result,)
-        for each in found:
+        results = result if isinstance(result, tuple) else (result,)
+        for each in results:
             if not isinstance(each, TensorType):
                 raise TypeError(f"it returned {type(each).__name__}, not a TensorType")
     except Exception as error:  # noqa: BLE001 - contributed code may raise anything; it is raised again, with its owner
         reraise(error, "ops", op.name, "its `infer`")
-    return found
+    return results
 
 
 def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:

@@ -78,14 +78,14 @@ _COND: Final = (
 _WHILE: Final = "use rlx.while_loop(condition, body, init), which goes on as long as the program says"
 
 
-def needs_elements(value: Value, wanted: str, function: Any = None, hint: str | None = None) -> TraceError:
+def needs_elements(value: Value, action: str, function: Any = None, hint: str | None = None) -> TraceError:
     """Return the error for using a value's elements: in `function` where that is known, else in the user's line."""
     if value.node.owner.trace_has_ended:
         return leaked(value)
     if hint is None:
         hint = hint_at(user_frame()) if function is None else hint_for_function(function)
     return TraceError(
-        f"trace: {wanted} needs the elements of {value.type}, which are only known when the program runs",
+        f"trace: {action} needs the elements of {value.type}, which are only known when the program runs",
         Fact("value", repr(value), value.node.origin.source),
         hint=hint or _OUTSIDE,
     )
@@ -125,12 +125,12 @@ def refused_ufunc(error: TypeError) -> TraceError | None:
 # ----------------------------------------------------------------------------------------------- hints
 
 
-def hint_at(frame: FrameType | None, at: int | None = None) -> str | None:
-    """Return a hint for replacing the expression that a frame is evaluating; `at` is its instruction."""
+def hint_at(frame: FrameType | None, instruction: int | None = None) -> str | None:
+    """Return a hint for replacing the expression that a frame is evaluating; `instruction` is its instruction."""
     if frame is None:
         return None
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    expression = _expression(frame, frame.f_lasti if at is None else at)
+    expression = _expression(frame, frame.f_lasti if instruction is None else instruction)
     if isinstance(expression, ast.Call):
         return hint_for_function(_resolved(expression.func, frame))
     if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Slice):
@@ -174,10 +174,10 @@ def hint_for_function(function: Any) -> str | None:
     return f"use rlx.{same}, which is part of the program" if same in FUNCTIONS else None
 
 
-def _expression(frame: FrameType, at: int) -> ast.expr | None:
+def _expression(frame: FrameType, instruction: int) -> ast.expr | None:
     """The expression that an instruction of a frame belongs to, if its source can be read."""
     code = frame.f_code
-    first, last, start, end = next(islice(code.co_positions(), at // 2, None), (None,) * 4)
+    first, last, start, end = next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)
     if first is None or last is None or start is None or end is None:
         return None
     lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]  # columns are of bytes

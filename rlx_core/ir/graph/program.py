@@ -56,11 +56,11 @@ class Graph(Travels, Drawn):
     @cached_property
     def uses(self) -> Mapping[Value, tuple[Node, ...]]:
         """Value → its users, one entry an *edge*: a node that reads a value twice is there twice."""
-        found: dict[Value, list[Node]] = {v: [] for n in self.nodes for v in n.results}
+        result: dict[Value, list[Node]] = {v: [] for n in self.nodes for v in n.results}
         for node in self.nodes:
             for value in node.present():
-                found[value].append(node)
-        return {v: tuple(users) for v, users in found.items()}
+                result[value].append(node)
+        return {v: tuple(users) for v, users in result.items()}
 
     @cached_property
     def bodies(self) -> tuple[Graph, ...]:
@@ -183,11 +183,11 @@ def leaf_name(value: Value) -> str:
 
 def nested_graphs(op: Op) -> Mapping[str, Graph]:
     """The graphs among an op's attributes, by attribute name."""
-    kept = vars(op)  # cached, because every walk needs it, and an op never changes
-    found: Mapping[str, Graph] | None = kept.get(_NESTED)
-    if found is None:
-        found = kept[_NESTED] = {name: a for name, a in op.attributes().items() if isinstance(a, Graph)}
-    return found
+    cache = vars(op)  # cached, because every walk needs it, and an op never changes
+    graphs: Mapping[str, Graph] | None = cache.get(_NESTED)
+    if graphs is None:
+        graphs = cache[_NESTED] = {name: a for name, a in op.attributes().items() if isinstance(a, Graph)}
+    return graphs
 
 
 _NO_SYMBOLS: Final[frozenset[SizeSymbol]] = frozenset()
@@ -196,11 +196,11 @@ _NO_SYMBOLS: Final[frozenset[SizeSymbol]] = frozenset()
 def symbols_inside(value: Any) -> frozenset[SizeSymbol]:
     """Return every unknown size in an op or in a value of an attribute: the sizes that binding could change."""
     if isinstance(value, Op):
-        kept = vars(value)  # cached, because every graph that holds the op needs it
-        found: frozenset[SizeSymbol] | None = kept.get(_SYMBOLS)
-        if found is None:
-            found = kept[_SYMBOLS] = _in_each(value.attributes().values())
-        return found
+        cache = vars(value)  # cached, because every graph that holds the op needs it
+        symbols: frozenset[SizeSymbol] | None = cache.get(_SYMBOLS)
+        if symbols is None:
+            symbols = cache[_SYMBOLS] = _in_each(value.attributes().values())
+        return symbols
     if isinstance(value, Expr):
         return free_symbols(value)
     if isinstance(value, TensorType):

@@ -122,11 +122,11 @@ class Value(ArrayMethods, Stays):
     # NumPy must leave `array + value` to us instead of making an object array of values.
     __array_ufunc__ = None
 
-    def __array_function__(self, function: Callable[..., Any], *rest: object) -> NoReturn:
+    def __array_function__(self, function: Callable[..., Any], *arguments: object) -> NoReturn:
         self._refuse(f"{function.__module__}.{function.__name__}", function)
 
-    def _refuse(self, wanted: str, function: Any = None, hint: str | None = None) -> NoReturn:
-        raise needs_elements(self, wanted, function, hint)
+    def _refuse(self, action: str, function: Any = None, hint: str | None = None) -> NoReturn:
+        raise needs_elements(self, action, function, hint)
 
     def __bool__(self) -> bool:
         self._refuse("a truth value")

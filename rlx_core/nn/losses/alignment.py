@@ -61,20 +61,20 @@ def ctc_loss(
     >>> np.exp(-ctc_loss(fair, [[1]], [2], [1])).round(6)  # all but two blanks
     np.float64(0.75)
     """
-    wanted = checked("ctc_loss", reduction)
-    of, (scores,) = floats("ctc_loss", log_probs=log_probs)
-    classes, steps, given = operand(targets), operand(input_lengths), operand(target_lengths)
-    _check(scores, classes, steps, given)
+    mode = checked("ctc_loss", reduction)
+    result_dtype, (scores,) = floats("ctc_loss", log_probs=log_probs)
+    classes, steps, label_lengths = operand(targets), operand(input_lengths), operand(target_lengths)
+    _check(scores, classes, steps, label_lengths)
     c = scores.shape[2]
     if not 0 <= whole("ctc_loss: blank", blank) < (c if isinstance(c, int) else math.inf):
         raise ConfigError(f"ctc_loss: blank must be one of the {c} classes, not {blank}")
     is_zeroed = flag("ctc_loss: zero_infinity", zero_infinity)
-    lengths = rlx.astype(given, rlx.i64)
+    lengths = rlx.astype(label_lengths, rlx.i64)
     losses = _losses(scores, rlx.astype(classes, rlx.i64), rlx.astype(steps, rlx.i64), lengths, int(blank))
     losses = rlx.where(rlx.less(losses, -NEVER / 2), losses, 0.0 if is_zeroed else math.inf)
-    if wanted == "mean":
+    if mode == "mean":
         losses = rlx.divide(losses, rlx.astype(rlx.maximum(lengths, 1), dtype_of(losses)))
-    return reduced(losses, wanted, of)
+    return reduced(losses, mode, result_dtype)
 
 
 def _losses(scores: Any, labels: Any, steps: Any, lengths: Any, blank: int) -> Any:
@@ -91,21 +91,21 @@ def _losses(scores: Any, labels: Any, steps: Any, lengths: Any, blank: int) -> A
     else:
         may_skip = nothing
     skips = _between(may_skip, nothing, rlx.full((n, 1), False))
-    said = rlx.maximum(rlx.gather(scores, places, axis=2, batch_dims=1), NEVER)
+    label_scores = rlx.maximum(rlx.gather(scores, places, axis=2, batch_dims=1), NEVER)
     is_step = rlx.less(rlx.expand_dims(rlx.arange(t), 1), rlx.expand_dims(steps, 0))
 
     width = places.shape[1]
-    far = rlx.full((n, 2), NEVER, dtype=dtype_of(scores))
+    unreachable = rlx.full((n, 2), NEVER, dtype=dtype_of(scores))
     first = rlx.broadcast_to(rlx.where(rlx.equal(rlx.arange(width), 0), 0.0, NEVER), (n, width))
 
     def step(reached: Any, now: Any) -> Any:
         here, is_live = now
-        moved = rlx.concat([far, reached], axis=1)
+        moved = rlx.concat([unreachable, reached], axis=1)
         by_skip = rlx.where(skips, moved[:, :width], NEVER)
         come = rlx.logaddexp(rlx.logaddexp(reached, moved[:, 1 : width + 1]), by_skip)
         return rlx.where(rlx.expand_dims(is_live, 1), rlx.add(come, here), reached), None
 
-    reached, _ = rlx.scan(step, rlx.astype(first, dtype_of(scores)), (rlx.moveaxis(said, 1, 0), is_step))
+    reached, _ = rlx.scan(step, rlx.astype(first, dtype_of(scores)), (rlx.moveaxis(label_scores, 1, 0), is_step))
     last = rlx.multiply(lengths, 2)
     at_blank = rlx.gather(reached, last, axis=1, batch_dims=1)
     at_label = rlx.gather(reached, rlx.maximum(rlx.subtract(last, 1), 0), axis=1, batch_dims=1)
@@ -124,12 +124,12 @@ def _check(scores: Any, labels: Any, steps: Any, lengths: Any) -> None:
     n, t, _ = scores.shape
     if labels.ndim != 2 or labels.shape[0] != n:
         raise ShapeError(f"ctc_loss: labels must be [{n}, l], not {list(labels.shape)}")
-    for name, x, most in (("input_lengths", steps, t), ("label_lengths", lengths, labels.shape[1])):
+    for name, x, limit in (("input_lengths", steps, t), ("label_lengths", lengths, labels.shape[1])):
         if tuple(x.shape) != (n,):
             raise ShapeError(f"ctc_loss: {name} must be [{n}], not {list(x.shape)}")
-        is_known = not isinstance(x, Value) and isinstance(most, int)
-        if is_known and dtype_of(x).is_integer and x.size and not 0 <= x.min() <= x.max() <= most:
-            raise ConfigError(f"ctc_loss: {name} must be from 0 to {most}, not {x.tolist()}")
+        is_known = not isinstance(x, Value) and isinstance(limit, int)
+        if is_known and dtype_of(x).is_integer and x.size and not 0 <= x.min() <= x.max() <= limit:
+            raise ConfigError(f"ctc_loss: {name} must be from 0 to {limit}, not {x.tolist()}")
     for name, x in (("labels", labels), ("input_lengths", steps), ("label_lengths", lengths)):
         if not dtype_of(x).is_integer:
             raise DtypeError(f"ctc_loss: {name} must be integers, not {dtype_of(x)}")

@@ -108,9 +108,9 @@ def nll_loss(
         DtypeError: The labels are not integers.
         ShapeError: The shape of the labels does not match the rows, or that of the weights the classes.
     """
-    wanted = checked("nll_loss", reduction)
+    mode = checked("nll_loss", reduction)
     x, targets = operand(log_probabilities), operand(labels)
-    return _of_log_probabilities("nll_loss", x, targets, weight, ignore_index, wanted, 0.0, is_normalised=True)
+    return _of_log_probabilities("nll_loss", x, targets, weight, ignore_index, mode, 0.0, is_normalised=True)
 
 
 @checked_call
@@ -138,10 +138,10 @@ def multi_margin_loss(
         DtypeError: The labels are not integers.
         ShapeError: The shape of the labels does not match the rows, or that of the weights the classes.
     """
-    wanted, wide = checked("multi_margin_loss", reduction), number("multi_margin_loss: margin", margin)
+    mode, wide = checked("multi_margin_loss", reduction), number("multi_margin_loss: margin", margin)
     if number("multi_margin_loss: p", p) not in (1, 2):
         raise ConfigError(f"multi_margin_loss: p must be 1 or 2, not {p}")
-    of, x, targets, weights = _rows("multi_margin_loss", operand(scores), operand(labels), weight)
+    result_dtype, x, targets, weights = _rows("multi_margin_loss", operand(scores), operand(labels), weight)
     right = expand_dims(_chosen(x, targets), -1)
     short = maximum(add(subtract(x, right), wide), 0.0)
     losses = pow(short, 2.0) if p == 2 else short
@@ -149,7 +149,7 @@ def multi_margin_loss(
         losses = multiply(losses, expand_dims(gather(weights, targets, axis=0), -1))
     classes = iota(axis=x.ndim - 1, shape=(*(1,) * (x.ndim - 1), x.shape[-1]), dtype=dtype_of(targets))
     others = where(equal(classes, expand_dims(targets, -1)), 0.0, losses)
-    return reduced(divide(sum(others, axis=-1), x.shape[-1]), wanted, of)
+    return reduced(divide(sum(others, axis=-1), x.shape[-1]), mode, result_dtype)
 
 
 def _of_log_probabilities(
@@ -164,23 +164,25 @@ def _of_log_probabilities(
     is_normalised: bool,
 ) -> Any:
     """Return the losses of rows; their mean is weighted by the weights of their labels."""
-    of, x, targets, weights = _rows(what, x, labels, weight)
+    result_dtype, x, targets, weights = _rows(what, x, labels, weight)
     is_kept = None if ignore_index is None else not_equal(targets, ignore_index)
     if is_kept is not None:  # a NaN in an ignored row reaches neither a value nor a derivative
         x = where(expand_dims(is_kept, -1), x, 0.0)
         targets = where(is_kept, targets, 0)
     rows = x if is_normalised else log_softmax(x, axis=-1)
-    own = ones(tuple(targets.shape), of.accumulator) if weights is None else gather(weights, targets, axis=0)
-    losses = negative(multiply(own, _chosen(rows, targets)))
+    row_weights = (
+        ones(tuple(targets.shape), result_dtype.accumulator) if weights is None else gather(weights, targets, axis=0)
+    )
+    losses = negative(multiply(row_weights, _chosen(rows, targets)))
     if smoothing:
         shared = sum(rows if weights is None else multiply(rows, weights), axis=-1)
         losses = subtract(multiply(losses, 1 - smoothing), multiply(divide(shared, x.shape[-1]), smoothing))
     if is_kept is not None:
-        losses, own = (where(is_kept, v, 0.0) for v in (losses, own))
+        losses, row_weights = (where(is_kept, v, 0.0) for v in (losses, row_weights))
     if reduction != "mean":
-        return reduced(losses, reduction, of)
-    total = sum(own)
-    return narrowed(divide(sum(losses), where(equal(total, 0), 1.0, total)), of)
+        return reduced(losses, reduction, result_dtype)
+    total = sum(row_weights)
+    return narrowed(divide(sum(losses), where(equal(total, 0), 1.0, total)), result_dtype)
 
 
 def _rows(what: str, x: Any, labels: Any, weight: Any) -> tuple[DType, Any, Any, Any]:
@@ -189,10 +191,10 @@ def _rows(what: str, x: Any, labels: Any, weight: Any) -> tuple[DType, Any, Any,
         raise DtypeError(f"{what}: labels must be integers, not {dtype_of(labels)}")
     if not x.ndim or tuple(x.shape[:-1]) != tuple(labels.shape):
         raise ShapeError(f"{what}: labels {list(labels.shape)} do not match scores {list(x.shape)} without classes")
-    of, (wide, *weights) = floats(what, scores=x, **({} if weight is None else {"weight": weight}))
+    result_dtype, (wide, *weights) = floats(what, scores=x, **({} if weight is None else {"weight": weight}))
     if weights and tuple(weights[0].shape) != (x.shape[-1],):
         raise ShapeError(f"{what}: weight must be [{x.shape[-1]}], not {list(weights[0].shape)}")
-    return of, wide, labels, weights[0] if weights else None
+    return result_dtype, wide, labels, weights[0] if weights else None
 
 
 def _chosen(rows: Any, labels: Any) -> Any:

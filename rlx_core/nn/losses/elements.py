@@ -27,9 +27,9 @@ __all__ = ["gaussian_nll_loss", "huber_loss", "l1_loss", "log_cosh_loss", "poiss
 @checked_call
 def l1_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """`|predictions - targets|`: the mean, the sum, or each element ("none")."""
-    wanted = checked("l1_loss", reduction)
-    of, (x, t) = floats("l1_loss", predictions=predictions, targets=targets)
-    return reduced(absolute(subtract(x, t)), wanted, of)
+    mode = checked("l1_loss", reduction)
+    result_dtype, (x, t) = floats("l1_loss", predictions=predictions, targets=targets)
+    return reduced(absolute(subtract(x, t)), mode, result_dtype)
 
 
 @checked_call
@@ -44,9 +44,9 @@ def huber_loss(
     Source:
         Huber 1964, "Robust estimation of a location parameter", Annals of Mathematical Statistics 35.
     """
-    wanted, bend = checked("huber_loss", reduction), _above("huber_loss: delta", delta)
-    of, (x, t) = floats("huber_loss", predictions=predictions, targets=targets)
-    return reduced(_huber(subtract(x, t), bend), wanted, of)
+    mode, bend = checked("huber_loss", reduction), _above("huber_loss: delta", delta)
+    result_dtype, (x, t) = floats("huber_loss", predictions=predictions, targets=targets)
+    return reduced(_huber(subtract(x, t), bend), mode, result_dtype)
 
 
 @checked_call
@@ -58,19 +58,19 @@ def smooth_l1_loss(
     Raises:
         ConfigError: `beta` is below 0, or the reduction is unknown.
     """
-    wanted, bend = checked("smooth_l1_loss", reduction), at_least("smooth_l1_loss: beta", beta)
-    of, (x, t) = floats("smooth_l1_loss", predictions=predictions, targets=targets)
+    mode, bend = checked("smooth_l1_loss", reduction), at_least("smooth_l1_loss: beta", beta)
+    result_dtype, (x, t) = floats("smooth_l1_loss", predictions=predictions, targets=targets)
     error = subtract(x, t)
-    return reduced(divide(_huber(error, bend), bend) if bend else absolute(error), wanted, of)
+    return reduced(divide(_huber(error, bend), bend) if bend else absolute(error), mode, result_dtype)
 
 
 @checked_call
 def log_cosh_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """`ln cosh e`: approximately `e²/2` for small errors and `|e| - ln 2` for large ones."""
-    wanted = checked("log_cosh_loss", reduction)
-    of, (x, t) = floats("log_cosh_loss", predictions=predictions, targets=targets)
+    mode = checked("log_cosh_loss", reduction)
+    result_dtype, (x, t) = floats("log_cosh_loss", predictions=predictions, targets=targets)
     error = subtract(x, t)
-    return reduced(subtract(logaddexp(error, negative(error)), math.log(2)), wanted, of)
+    return reduced(subtract(logaddexp(error, negative(error)), math.log(2)), mode, result_dtype)
 
 
 @checked_call
@@ -93,8 +93,8 @@ def poisson_nll_loss(
         eps: Added to a rate before its logarithm is taken.
         reduction: "mean" over all elements, "sum", or "none".
     """
-    wanted = checked("poisson_nll_loss", reduction)
-    of, (x, t) = floats("poisson_nll_loss", predictions=predictions, targets=targets)
+    mode = checked("poisson_nll_loss", reduction)
+    result_dtype, (x, t) = floats("poisson_nll_loss", predictions=predictions, targets=targets)
     least = at_least("poisson_nll_loss: eps", eps)
     if flag("poisson_nll_loss: log_input", log_input):
         losses = subtract(exp(x), multiply(t, x))
@@ -105,7 +105,7 @@ def poisson_nll_loss(
         n = where(is_large, t, 1.0)
         stirling = add(subtract(multiply(n, log(n)), n), multiply(log(multiply(n, 2 * math.pi)), 0.5))
         losses = add(losses, where(is_large, stirling, 0.0))
-    return reduced(losses, wanted, of)
+    return reduced(losses, mode, result_dtype)
 
 
 @checked_call
@@ -128,12 +128,12 @@ def gaussian_nll_loss(
         eps: The minimum variance.
         reduction: "mean" over all elements, "sum", or "none".
     """
-    wanted = checked("gaussian_nll_loss", reduction)
-    of, (x, t, variance) = floats("gaussian_nll_loss", mean=mean, targets=targets, var=var)
+    mode = checked("gaussian_nll_loss", reduction)
+    result_dtype, (x, t, variance) = floats("gaussian_nll_loss", mean=mean, targets=targets, var=var)
     variance = maximum(variance, _above("gaussian_nll_loss: eps", eps))
     constant = math.log(2 * math.pi) if flag("gaussian_nll_loss: full", full) else 0.0
     losses = multiply(add(add(log(variance), divide(square(subtract(x, t)), variance)), constant), 0.5)
-    return reduced(losses, wanted, of)
+    return reduced(losses, mode, result_dtype)
 
 
 def _huber(error: Any, bend: float) -> Any:
@@ -142,7 +142,7 @@ def _huber(error: Any, bend: float) -> Any:
 
 
 def _above(what: str, value: Any) -> float:
-    found = at_least(what, value)
-    if found == 0:
-        raise ConfigError(f"{what} must be above 0, not {found}")
-    return found
+    result = at_least(what, value)
+    if result == 0:
+        raise ConfigError(f"{what} must be above 0, not {result}")
+    return result

@@ -34,8 +34,8 @@ __all__ = [
 def cosine_similarity(x1: ArrayLike, x2: ArrayLike, *, axis: int = -1, eps: float = 1e-8) -> Array:
     """The cosine of the angle between vectors along an axis: `x1·x2 / (max(|x1|, eps)·max(|x2|, eps))`."""
     least = at_least("cosine_similarity: eps", eps)
-    of, (x, y) = floats("cosine_similarity", x1=x1, x2=x2)
-    return narrowed(_cosine(x, y, axis, least), of)
+    result_dtype, (x, y) = floats("cosine_similarity", x1=x1, x2=x2)
+    return narrowed(_cosine(x, y, axis, least), result_dtype)
 
 
 @checked_call
@@ -51,26 +51,26 @@ def pairwise_distance(
         axis: The axis of the vectors.
         keepdims: Whether the axis stays, with size 1.
     """
-    of, (x, y) = floats("pairwise_distance", x1=x1, x2=x2)
+    result_dtype, (x, y) = floats("pairwise_distance", x1=x1, x2=x2)
     power, shift = number("pairwise_distance: p", p), number("pairwise_distance: eps", eps)
     is_kept = flag("pairwise_distance: keepdims", keepdims)
-    return narrowed(vector_norm(add(subtract(x, y), shift), axis=axis, ord=power, keepdims=is_kept), of)
+    return narrowed(vector_norm(add(subtract(x, y), shift), axis=axis, ord=power, keepdims=is_kept), result_dtype)
 
 
 @checked_call
 def hinge_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """`max(0, 1 - t·x)`, with a t of 1 or -1."""
-    wanted = checked("hinge_loss", reduction)
-    of, (x, t) = floats("hinge_loss", predictions=predictions, targets=targets)
-    return reduced(maximum(subtract(1.0, multiply(x, t)), 0.0), wanted, of)
+    mode = checked("hinge_loss", reduction)
+    result_dtype, (x, t) = floats("hinge_loss", predictions=predictions, targets=targets)
+    return reduced(maximum(subtract(1.0, multiply(x, t)), 0.0), mode, result_dtype)
 
 
 @checked_call
 def soft_margin_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """`ln(1 + e^(-t·x))`, with a t of 1 or -1."""
-    wanted = checked("soft_margin_loss", reduction)
-    of, (x, t) = floats("soft_margin_loss", predictions=predictions, targets=targets)
-    return reduced(softplus(negative(multiply(x, t))), wanted, of)
+    mode = checked("soft_margin_loss", reduction)
+    result_dtype, (x, t) = floats("soft_margin_loss", predictions=predictions, targets=targets)
+    return reduced(softplus(negative(multiply(x, t))), mode, result_dtype)
 
 
 @checked_call
@@ -78,9 +78,9 @@ def hinge_embedding_loss(
     distances: ArrayLike, targets: ArrayLike, *, margin: float = 1.0, reduction: Reduction = "mean"
 ) -> Array:
     """The distance of similar pairs (t = 1), and `max(0, margin - distance)` of dissimilar ones (t = -1)."""
-    wanted, wide = checked("hinge_embedding_loss", reduction), number("hinge_embedding_loss: margin", margin)
-    of, (x, t) = floats("hinge_embedding_loss", distances=distances, targets=targets)
-    return reduced(where(equal(t, 1), x, maximum(subtract(wide, x), 0.0)), wanted, of)
+    mode, wide = checked("hinge_embedding_loss", reduction), number("hinge_embedding_loss: margin", margin)
+    result_dtype, (x, t) = floats("hinge_embedding_loss", distances=distances, targets=targets)
+    return reduced(where(equal(t, 1), x, maximum(subtract(wide, x), 0.0)), mode, result_dtype)
 
 
 @checked_call
@@ -92,10 +92,10 @@ def cosine_embedding_loss(
     Shapes:
         a: f[.., d]    b: f[.., d]    targets: [..]    ->    [..], if not reduced
     """
-    wanted, wide = checked("cosine_embedding_loss", reduction), number("cosine_embedding_loss: margin", margin)
-    of, (x, y, t) = floats("cosine_embedding_loss", a=a, b=b, targets=targets)
+    mode, wide = checked("cosine_embedding_loss", reduction), number("cosine_embedding_loss: margin", margin)
+    result_dtype, (x, y, t) = floats("cosine_embedding_loss", a=a, b=b, targets=targets)
     cosine = _cosine(x, y, -1, 1e-8)
-    return reduced(where(equal(t, 1), subtract(1.0, cosine), maximum(subtract(cosine, wide), 0.0)), wanted, of)
+    return reduced(where(equal(t, 1), subtract(1.0, cosine), maximum(subtract(cosine, wide), 0.0)), mode, result_dtype)
 
 
 @checked_call
@@ -103,9 +103,9 @@ def margin_ranking_loss(
     a: ArrayLike, b: ArrayLike, targets: ArrayLike, *, margin: float = 0.0, reduction: Reduction = "mean"
 ) -> Array:
     """`max(0, margin - t·(a - b))`: a should be the larger where t is 1, and b where it is -1."""
-    wanted, wide = checked("margin_ranking_loss", reduction), number("margin_ranking_loss: margin", margin)
-    of, (x, y, t) = floats("margin_ranking_loss", a=a, b=b, targets=targets)
-    return reduced(maximum(subtract(wide, multiply(t, subtract(x, y))), 0.0), wanted, of)
+    mode, wide = checked("margin_ranking_loss", reduction), number("margin_ranking_loss: margin", margin)
+    result_dtype, (x, y, t) = floats("margin_ranking_loss", a=a, b=b, targets=targets)
+    return reduced(maximum(subtract(wide, multiply(t, subtract(x, y))), 0.0), mode, result_dtype)
 
 
 @checked_call
@@ -132,12 +132,12 @@ def triplet_margin_loss(
     Source:
         Balntas, Riba, Ponsa, Mikolajczyk 2016, "Learning local feature descriptors with triplets", BMVC.
     """
-    wanted, wide = checked("triplet_margin_loss", reduction), number("triplet_margin_loss: margin", margin)
-    of, (x, yes, no) = floats("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
-    near, far = (pairwise_distance(x, y, p=p, eps=eps) for y in (yes, no))
+    mode, wide = checked("triplet_margin_loss", reduction), number("triplet_margin_loss: margin", margin)
+    result_dtype, (x, yes, no) = floats("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
+    near, negative_distance = (pairwise_distance(x, y, p=p, eps=eps) for y in (yes, no))
     if flag("triplet_margin_loss: swap", swap):
-        far = minimum(far, pairwise_distance(yes, no, p=p, eps=eps))
-    return reduced(maximum(add(subtract(near, far), wide), 0.0), wanted, of)
+        negative_distance = minimum(negative_distance, pairwise_distance(yes, no, p=p, eps=eps))
+    return reduced(maximum(add(subtract(near, negative_distance), wide), 0.0), mode, result_dtype)
 
 
 def _cosine(x: Any, y: Any, axis: int, least: float) -> Any:

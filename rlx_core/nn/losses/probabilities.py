@@ -39,13 +39,15 @@ def binary_cross_entropy(
         weight: The weight of each element, broadcast; 1 by default. The mean is over elements, independent of their weights.
         reduction: "mean" over all elements, "sum", or "none".
     """
-    wanted = checked("binary_cross_entropy", reduction)
-    of, (p, t, *weights) = floats("binary_cross_entropy", predictions=predictions, targets=targets, **_given(weight))
+    mode = checked("binary_cross_entropy", reduction)
+    result_dtype, (p, t, *weights) = floats(
+        "binary_cross_entropy", predictions=predictions, targets=targets, **_given(weight)
+    )
     is_yes, is_no = greater(p, 0), greater(subtract(1.0, p), 0)
     log_yes = maximum(where(is_yes, log(where(is_yes, p, 1.0)), LEAST_LOG), LEAST_LOG)
     log_no = maximum(where(is_no, log1p(negative(where(is_no, p, 0.0))), LEAST_LOG), LEAST_LOG)
     losses = negative(add(multiply(t, log_yes), multiply(subtract(1.0, t), log_no)))
-    return reduced(multiply(losses, weights[0]) if weights else losses, wanted, of)
+    return reduced(multiply(losses, weights[0]) if weights else losses, mode, result_dtype)
 
 
 KlReduction = Literal["mean", "sum", "none", "batchmean"]
@@ -67,18 +69,18 @@ def kl_div(
     Raises:
         ConfigError: The reduction is unknown.
     """
-    wanted = choice("kl_div: reduction", reduction, ("mean", "sum", "none", "batchmean"))
-    of, (x, t) = floats("kl_div", log_predictions=log_predictions, targets=targets)
+    mode = choice("kl_div: reduction", reduction, ("mean", "sum", "none", "batchmean"))
+    result_dtype, (x, t) = floats("kl_div", log_predictions=log_predictions, targets=targets)
     if flag("kl_div: log_target", log_target):
         losses = multiply(exp(t), subtract(t, x))
     else:
         is_there = greater(t, 0)
         losses = where(is_there, multiply(t, subtract(log(where(is_there, t, 1.0)), x)), multiply(t, 0.0))
-    if wanted != "batchmean":
-        return reduced(losses, wanted, of)
+    if mode != "batchmean":
+        return reduced(losses, mode, result_dtype)
     if not losses.ndim:
         raise ConfigError("kl_div: batchmean is over the first axis, and there is none")
-    return reduced(divide(losses, losses.shape[0]), "sum", of)
+    return reduced(divide(losses, losses.shape[0]), "sum", result_dtype)
 
 
 @checked_call
@@ -102,9 +104,9 @@ def sigmoid_focal_loss(
     Source:
         Lin, Goyal, Girshick, He, Dollár 2017, "Focal loss for dense object detection", arXiv:1708.02002.
     """
-    wanted = checked("sigmoid_focal_loss", reduction)
+    mode = checked("sigmoid_focal_loss", reduction)
     exponent = at_least("sigmoid_focal_loss: gamma", gamma)
-    of, (x, t) = floats("sigmoid_focal_loss", logits=logits, targets=targets)
+    result_dtype, (x, t) = floats("sigmoid_focal_loss", logits=logits, targets=targets)
     p = sigmoid(x)
     wrong = add(multiply(p, subtract(1.0, t)), multiply(subtract(1.0, p), t))
     losses = _with_logits(x, t)
@@ -115,7 +117,7 @@ def sigmoid_focal_loss(
         if share > 1:
             raise ConfigError(f"sigmoid_focal_loss: alpha must be from 0 to 1, not {share}")
         losses = multiply(losses, add(multiply(t, share), multiply(subtract(1.0, t), 1 - share)))
-    return reduced(losses, wanted, of)
+    return reduced(losses, mode, result_dtype)
 
 
 @checked_call
@@ -130,10 +132,12 @@ def multilabel_soft_margin_loss(
         weight: `[c]`; 1 by default.
         reduction: "mean" over rows, "sum", or "none".
     """
-    wanted = checked("multilabel_soft_margin_loss", reduction)
-    of, (x, t, *weights) = floats("multilabel_soft_margin_loss", logits=logits, targets=targets, **_given(weight))
+    mode = checked("multilabel_soft_margin_loss", reduction)
+    result_dtype, (x, t, *weights) = floats(
+        "multilabel_soft_margin_loss", logits=logits, targets=targets, **_given(weight)
+    )
     losses = _with_logits(x, t)
-    return reduced(mean(multiply(losses, weights[0]) if weights else losses, axis=-1), wanted, of)
+    return reduced(mean(multiply(losses, weights[0]) if weights else losses, axis=-1), mode, result_dtype)
 
 
 def _with_logits(x: Any, t: Any) -> Any:

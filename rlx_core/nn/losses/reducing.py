@@ -22,8 +22,8 @@ def checked(what: str, reduction: Any) -> str:
     return choice(f"{what}: reduction", reduction, REDUCTIONS)
 
 
-def reduced(losses: Any, reduction: str, of: DType) -> Any:
+def reduced(losses: Any, reduction: str, result_dtype: DType) -> Any:
     """Return the losses reduced, and rounded to a dtype once."""
     if reduction != "none":
         losses = sum(losses) if reduction == "sum" else mean(losses)
-    return narrowed(losses, of)
+    return narrowed(losses, result_dtype)

@@ -79,16 +79,16 @@ def expect_agreement(op: Op, what: str, *graphs: Graph) -> None:
             )
 
 
-def expect_same_types(what: str, wanted: Sequence[TensorType], found: Sequence[TensorType]) -> None:
+def expect_same_types(what: str, expected: Sequence[TensorType], actual: Sequence[TensorType]) -> None:
     """Require that the types that a body returns match its operands, or the results of another body.
 
     Raises:
         WrongInputCountError: Their number differs.
         ShapeError: A type differs; the error names the first, with both types.
     """
-    if len(wanted) != len(found):
-        raise WrongInputCountError(f"{what}: there are {len(found)} ({listed(found)}), not {len(wanted)}")
-    for number, (a, b) in enumerate(zip(wanted, found, strict=True)):
+    if len(expected) != len(actual):
+        raise WrongInputCountError(f"{what}: there are {len(actual)} ({listed(actual)}), not {len(expected)}")
+    for number, (a, b) in enumerate(zip(expected, actual, strict=True)):
         if a != b:
             raise ShapeError(f"{what} {number} is {b}, and must be {a}")
 
@@ -103,8 +103,8 @@ def made(name: str, types: Sequence[TensorType], function: Callable[..., Any]) -
 
 def part(body: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
     """Return the body with some of its inputs and outputs, and only the nodes and guards that these outputs need."""
-    wanted = [body.outputs[i] for i in outputs]
-    needed = {v.node for v in wanted} | {body.inputs[i].node for i in inputs}
+    selected = [body.outputs[i] for i in outputs]
+    needed = {v.node for v in selected} | {body.inputs[i].node for i in inputs}
     for node in reversed(body.nodes):
         if node in needed or not node.op.is_pure:
             needed.add(node)
@@ -116,7 +116,7 @@ def part(body: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
         if node in needed:
             operands = [None if v is None else values[v] for v in node.operands]
             values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
-    return builder.finish(values[v] for v in wanted)
+    return builder.finish(values[v] for v in selected)
 
 
 def read_inputs(body: Graph, outputs: Iterable[int]) -> set[int]:
@@ -131,11 +131,11 @@ def read_inputs(body: Graph, outputs: Iterable[int]) -> set[int]:
 
 def reached(body: Graph, sources: Sequence[bool]) -> list[bool]:
     """Return which outputs depend on one of the flagged inputs through differentiable values."""
-    found = {v for v, flag in zip(body.inputs, sources, strict=True) if flag}
+    reachable = {v for v, flag in zip(body.inputs, sources, strict=True) if flag}
     for node in body.nodes:
-        if any(v in found for v in node.present()):
-            found.update(r for r in node.results if r.dtype.is_differentiable)
-    return [v in found for v in body.outputs]
+        if any(v in reachable for v in node.present()):
+            reachable.update(r for r in node.results if r.dtype.is_differentiable)
+    return [v in reachable for v in body.outputs]
 
 
 def carry_flags(carries: Sequence[bool], step: Callable[[Sequence[bool]], Sequence[bool]]) -> list[bool]:

@@ -36,9 +36,9 @@ def in_segments(op: Scan, count: int, operands: Sequence[Value]) -> tuple[Value,
     for start, segments, length in reversed(rows) if op.reverse else rows:
         if segments and length:
             parts = [_cut(x, start, segments, length) for x in xs]
-            found = _segments(op, segments, length, (*carries, *consts, *parts))
-            carries = found[: op.carries]
-            pieces[start] = tuple(reshape(y, (segments * length, *y.shape[2:])) for y in found[op.carries :])
+            outputs = _segments(op, segments, length, (*carries, *consts, *parts))
+            carries = outputs[: op.carries]
+            pieces[start] = tuple(reshape(y, (segments * length, *y.shape[2:])) for y in outputs[op.carries :])
     if not pieces:
         return as_results(op(*operands))
     columns = zip(*(pieces[start] for start in sorted(pieces)), strict=True)

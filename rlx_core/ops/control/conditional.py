@@ -81,18 +81,18 @@ class If(Op):
         return max(cost_of(self.then), cost_of(self.otherwise))
 
     def vjp(self, g: Any, pred: Value, *x: Value, y: Any) -> tuple[Any, ...]:
-        wanted = differentiable(x)
+        active = differentiable(x)
         live = [i for i, c in enumerate(as_results(g)) if not is_zero(c)]
         if not live:
             return tuple(ZERO for _ in range(1 + len(x)))
         every = range(len(x))
 
         def pulled(body: Graph) -> Graph:
-            return nested().vjp_of(part(body, every, live), [names(body)[i] for i in wanted])
+            return nested().vjp_of(part(body, every, live), [names(body)[i] for i in active])
 
         cotangents = [as_results(g)[i] for i in live]
-        found = iter(as_results(If(pulled(self.then), pulled(self.otherwise))(pred, *x, *cotangents)))
-        return (ZERO, *(next(found) if i in wanted else ZERO for i in every))
+        results = iter(as_results(If(pulled(self.then), pulled(self.otherwise))(pred, *x, *cotangents)))
+        return (ZERO, *(next(results) if i in active else ZERO for i in every))
 
     def jvp(self, t: Sequence[Value | Zero], pred: Value, *x: Value, y: Any) -> tuple[Any, ...]:
         active = [i for i, c in enumerate(t[1:]) if not isinstance(c, Zero)]
@@ -101,19 +101,19 @@ class If(Op):
             return nested().jvp_of(body, [names(body)[i] for i in active])
 
         tangents = [t[1 + i] for i in active]
-        found = iter(as_results(If(pushed(self.then), pushed(self.otherwise))(pred, *x, *tangents)))
-        return tuple(next(found) if v.dtype.is_differentiable else ZERO for v in as_results(y))
+        results = iter(as_results(If(pushed(self.then), pushed(self.otherwise))(pred, *x, *tangents)))
+        return tuple(next(results) if v.dtype.is_differentiable else ZERO for v in as_results(y))
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value | Replicated, ...]:
-        pred, *rest = x
+        pred, *operands = x
         if is_batched[0]:
             expect_agreement(self, "the predicate", self.then, self.otherwise)
         bodies = [nested().batch_of(b, size, is_batched[1:]) for b in (self.then, self.otherwise)]
         has_axis = [is_batched[0] or any(flags) for flags in zip(*(flags for _, flags in bodies), strict=True)]
         then, otherwise = (with_cotangents_like(body, size, flags, has_axis) for body, flags in bodies)
         if not is_batched[0]:
-            return with_axis_where(as_results(If(then, otherwise)(pred, *rest)), has_axis)
-        pairs = zip(results_of(then, rest), results_of(otherwise, rest), strict=True)
+            return with_axis_where(as_results(If(then, otherwise)(pred, *operands)), has_axis)
+        pairs = zip(results_of(then, operands), results_of(otherwise, operands), strict=True)
         return tuple(where(expand(reshape(pred, (size, *[1] * (a.ndim - 1))), a.shape), a, b) for a, b in pairs)
 
     @classmethod
@@ -130,11 +130,11 @@ class If(Op):
         then, otherwise = (traced(f.__name__, f, "f32[3, 2] f32[2]") for f in (grown, scaled))
         for pred in (True, False):
             yield Sample("bool[]", "f32[3, 2]", "f32[2]", make=chosen(pred), then=then, otherwise=otherwise)
-        safe, whole = traced("log", log, "f32[3]"), traced("whole", lambda x: multiply(x, 1.0), "f32[3]")
-        yield Sample("bool[]", "f32[3]", ranges={"x0": (0.5, 2.0)}, then=safe, otherwise=whole)
-        yield Rejected("f32[]", "f32[3]", then=safe, otherwise=whole, error=DtypeError, says="pred must be")
-        yield Rejected("bool[1]", "f32[3]", then=safe, otherwise=whole, error=ShapeError, says="pred must be []")
-        yield Rejected("bool[]", then=safe, otherwise=whole, error=WrongInputCountError, says="takes 1 operands")
+        safe, unrestricted = traced("log", log, "f32[3]"), traced("whole", lambda x: multiply(x, 1.0), "f32[3]")
+        yield Sample("bool[]", "f32[3]", ranges={"x0": (0.5, 2.0)}, then=safe, otherwise=unrestricted)
+        yield Rejected("f32[]", "f32[3]", then=safe, otherwise=unrestricted, error=DtypeError, says="pred must be")
+        yield Rejected("bool[1]", "f32[3]", then=safe, otherwise=unrestricted, error=ShapeError, says="pred must be []")
+        yield Rejected("bool[]", then=safe, otherwise=unrestricted, error=WrongInputCountError, says="takes 1 operands")
         other = traced("sum", lambda x: sum_axes(x, axes=(0,)), "f32[3]")
         yield Rejected(
             "bool[]", "f32[3]", then=safe, otherwise=other, error=ShapeError, says="is f32[], and must be f32[3]"

@@ -129,8 +129,8 @@ class While(Op):
     def bounded(self) -> Scan:
         """Return the Scan of `max_steps` steps, each of which is executed only while the condition is true."""
         types = tuple(self.body.input_types.values())
-        rest = made("as_it_is", types, lambda *x: x[: self.carries])
-        choice = If(self.body, rest)
+        identity = made("as_it_is", types, lambda *x: x[: self.carries])
+        choice = If(self.body, identity)
         step = made(self.body.name, types, lambda *x: choice(results_of(self.cond, x)[0], *x))
         assert self.max_steps is not None, "only a loop with a bound is a Scan"
         return Scan(step, self.carries, len(types) - self.carries, self.max_steps)
@@ -143,57 +143,59 @@ class While(Op):
                 hint="give the most there can be: rlx.while_loop(cond, body, init, max_steps=K); "
                 "or use rlx.fori_loop with Python ints, or rlx.scan",
             )
-        wanted = differentiable(x)
+        active = differentiable(x)
         live = [i for i, c in enumerate(as_results(g)) if not is_zero(c)]
         if not live:
             return tuple(ZERO for _ in x)
-        whole = made(self.body.name, [v.type for v in x], lambda *v: [as_results(self.bounded()(*v))[i] for i in live])
-        pull = nested().vjp_of(whole, [names(whole)[i] for i in wanted])
-        found = iter(results_of(pull, (*x, *(as_results(g)[i] for i in live))))
-        return tuple(next(found) if i in wanted else ZERO for i in range(len(x)))
+        restricted = made(
+            self.body.name, [v.type for v in x], lambda *v: [as_results(self.bounded()(*v))[i] for i in live]
+        )
+        pull = nested().vjp_of(restricted, [names(restricted)[i] for i in active])
+        results = iter(results_of(pull, (*x, *(as_results(g)[i] for i in live))))
+        return tuple(next(results) if i in active else ZERO for i in range(len(x)))
 
     def jvp(self, t: Sequence[Value | Zero], *x: Value, y: Any) -> tuple[Any, ...]:
         """Return the results of a loop over the carries and their tangents together."""
         # The loop runs again together with its tangents; its side effects have already happened.
         count, body, goes = self.carries, without_effects(self.body), without_effects(self.cond)
-        given = [not isinstance(c, Zero) for c in t]
-        flags = carry_flags(given[:count], lambda carried: reached(body, (*carried, *given[count:])))
+        has_tangent = [not isinstance(c, Zero) for c in t]
+        flags = carry_flags(has_tangent[:count], lambda carried: reached(body, (*carried, *has_tangent[count:])))
         moving = [i for i, flag in enumerate(flags) if flag]
         if not moving:
             return tuple(ZERO for _ in range(count))
-        fixed = [i for i in range(count, len(x)) if given[i]]
+        fixed = [i for i in range(count, len(x)) if has_tangent[i]]
         step = nested().jvp_of(body, [names(body)[i] for i in (*moving, *fixed)])
         tangent_of = {i: place for place, i in enumerate(differentiable(body.outputs))}
         first = count + len(moving)
 
-        def operands(given: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        def operands(values: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
             """Return the operands of the loop, and the tangents."""
-            rest = given[first:]
-            own = (*given[:count], *rest[: len(x) - count])
-            return own, (*given[count:first], *rest[len(x) - count :])
+            remaining = values[first:]
+            primals = (*values[:count], *remaining[: len(x) - count])
+            return primals, (*values[count:first], *remaining[len(x) - count :])
 
-        def along(*given: Value) -> tuple[Value, ...]:
-            own, tangents = operands(given)
-            found = results_of(step, (*own, *tangents))
-            return (*results_of(body, own), *(found[tangent_of[i]] for i in moving))
+        def along(*values: Value) -> tuple[Value, ...]:
+            primals, tangents = operands(values)
+            outputs = results_of(step, (*primals, *tangents))
+            return (*results_of(body, primals), *(outputs[tangent_of[i]] for i in moving))
 
         tangents = [zeros(v.type) if isinstance(c, Zero) else c for v, c in zip(x, t, strict=True)]
         everything = (*x[:count], *(tangents[i] for i in moving), *x[count:], *(tangents[i] for i in fixed))
         types = [v.type for v in everything]
         cond = made(self.cond.name, types, lambda *v: results_of(goes, operands(v)[0]))
         both = While(cond, made(f"{body.name}_along", types, along), first, self.max_steps)
-        found = dict(zip(moving, as_results(both(*everything))[count:], strict=True))
-        return tuple(found.get(i, ZERO) for i in range(count))
+        results = dict(zip(moving, as_results(both(*everything))[count:], strict=True))
+        return tuple(results.get(i, ZERO) for i in range(count))
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value | Replicated, ...]:
         count, engine = self.carries, nested()
-        rest = tuple(is_batched[count:])
-        flags = carry_flags(is_batched[:count], lambda f: engine.batch_of(self.body, size, (*f, *rest))[1])
-        cond, (differs,) = engine.batch_of(self.cond, size, (*flags, *rest))
+        constants = tuple(is_batched[count:])
+        flags = carry_flags(is_batched[:count], lambda f: engine.batch_of(self.body, size, (*f, *constants))[1])
+        cond, (differs,) = engine.batch_of(self.cond, size, (*flags, *constants))
         if differs:
             return self._masked(size, x, is_batched)
-        body, found = engine.batch_of(self.body, size, (*flags, *rest))
-        body = with_cotangents_like(body, size, found, flags)
+        body, batched = engine.batch_of(self.body, size, (*flags, *constants))
+        body = with_cotangents_like(body, size, batched, flags)
         begin = [_repeated(v, size, a and not b) for v, a, b in zip(x[:count], flags, is_batched[:count], strict=True)]
         results = as_results(While(cond, body, count, self.max_steps)(*begin, *x[count:]))
         return with_axis_where(results, flags)
@@ -206,11 +208,11 @@ class While(Op):
         cond = engine.batch_of(self.cond, size, flags)[0]
         body = with_batched_outputs(*_in_order(size, engine.batch_of(self.body, size, flags)))
 
-        def step(goes: Value, *own: Value) -> tuple[Value, ...]:
-            after = results_of(body, own)
+        def step(goes: Value, *operands: Value) -> tuple[Value, ...]:
+            after = results_of(body, operands)
             masks = [expand(reshape(goes, (size, *[1] * (v.ndim - 1))), v.shape) for v in after]
-            state = tuple(where(m, a, b) for m, a, b in zip(masks, after, own[:count], strict=True))
-            return (results_of(cond, (*state, *own[count:]))[0], *state)
+            state = tuple(where(m, a, b) for m, a, b in zip(masks, after, operands[:count], strict=True))
+            return (results_of(cond, (*state, *operands[count:]))[0], *state)
 
         begin = [_repeated(v, size, not b) for v, b in zip(x[:count], is_batched[:count], strict=True)]
         everything = (results_of(cond, (*begin, *x[count:]))[0], *begin, *x[count:])

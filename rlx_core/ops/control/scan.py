@@ -118,18 +118,18 @@ class Scan(Op):
         begun, consts, xs = self.split(x)
         state = tuple(map(np.array, begun))
         assert isinstance(self.length, int), "sizes are known when programs run"
-        kept: list[Sequence[np.ndarray]] = []
+        outputs: list[Sequence[np.ndarray]] = []
         steps = range(self.length)
         for t in reversed(steps) if self.reverse else steps:
-            found = run("body", (*state, *consts, *(each[t, ...] for each in xs)))
-            state = tuple(found[: self.carries])
-            kept.append(found[self.carries :])
+            results = run("body", (*state, *consts, *(each[t, ...] for each in xs)))
+            state = tuple(results[: self.carries])
+            outputs.append(results[self.carries :])
         if self.reverse:
-            kept.reverse()
+            outputs.reverse()
         types = self.body.output_types[self.carries :]
-        if not kept:
+        if not outputs:
             return (*state, *(np.zeros((0, *t.static_shape), t.dtype.numpy) for t in types))
-        return (*state, *(np.stack(column) for column in zip(*kept, strict=True)))
+        return (*state, *(np.stack(column) for column in zip(*outputs, strict=True)))
 
     def carried(self) -> dict[str, int]:
         return {"body": self.carries}
@@ -153,19 +153,20 @@ class Scan(Op):
             return nested().batch_of(self.body, size, (*carries, *is_batched[self.carries :]))
 
         carried = carry_flags(is_batched[: self.carries], lambda flags: batched(flags)[1][: self.carries])
-        body, found = batched(carried)
-        body = with_cotangents_like(body, size, found, (*carried, *found[self.carries :]))
+        body, out_flags = batched(carried)
+        body = with_cotangents_like(body, size, out_flags, (*carried, *out_flags[self.carries :]))
         carries, consts, xs = self.split(x)
-        own, _, per_step = self.split(is_batched)
+        initial, _, per_step = self.split(is_batched)
         carries = tuple(
-            expand(v, (size, *v.shape)) if wanted and not is_one else v
-            for v, wanted, is_one in zip(carries, carried, own, strict=True)
+            expand(v, (size, *v.shape)) if is_carried and not is_one else v
+            for v, is_carried, is_one in zip(carries, carried, initial, strict=True)
         )
         xs = tuple(_turned(v) if is_one else v for v, is_one in zip(xs, per_step, strict=True))
         results = as_results(Scan(body, self.carries, self.consts, self.length, self.reverse)(*carries, *consts, *xs))
-        flags = (*carried, *found[self.carries :])
+        flags = (*carried, *out_flags[self.carries :])
         stacked = (
-            _turned(v) if flag else v for v, flag in zip(results[self.carries :], found[self.carries :], strict=True)
+            _turned(v) if flag else v
+            for v, flag in zip(results[self.carries :], out_flags[self.carries :], strict=True)
         )
         return with_axis_where((*results[: self.carries], *stacked), flags)
 

@@ -30,12 +30,12 @@ __all__ = ["pulled", "pushed", "saving"]
 def kept(op: Scan) -> dict[int, int]:
     """Return carry → the y that is its trajectory."""
     inputs = op.body.inputs[: op.carries]
-    found: dict[int, int] = {}
+    places: dict[int, int] = {}
     for place, value in enumerate(op.body.outputs[op.carries :]):
         for carry, before in enumerate(inputs):
             if value is before:
-                found.setdefault(carry, place)
-    return found
+                places.setdefault(carry, place)
+    return places
 
 
 def with_trajectories(op: Scan) -> Scan:
@@ -81,16 +81,16 @@ def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[
     stacked = [*states, *xs, *(g[i] for i in ys)]
     sizes = [len(of_carries), len(consts), len(states), len(xs)]
 
-    def once(*given: Value) -> tuple[Value, ...]:
-        dc, k, c, now, dy = _cut(given, sizes)
+    def once(*values: Value) -> tuple[Value, ...]:
+        dc, k, c, now, dy = _cut(values, sizes)
         return results_of(step, (*c, *k, *now, *dc, *dy))
 
     begin = [zeros(x[i].type) if isinstance(g[i], Zero) else g[i] for i in of_carries]
     back = made(f"{body.name}_back", _types_inside(begin, consts, stacked), once)
-    found = dict(
+    results = dict(
         zip((*of_carries, *of_consts, *of_xs), _run_back(op, back, begin, len(of_consts), consts, stacked), strict=True)
     )
-    return tuple(found.get(i, ZERO) for i in range(len(x)))
+    return tuple(results.get(i, ZERO) for i in range(len(x)))
 
 
 def _run_back(
@@ -98,25 +98,25 @@ def _run_back(
 ) -> tuple[Value, ...]:
     """Return the outputs of `back` after all steps: carries, sums of the next `count`, the others stacked by step."""
     carries, terms, others = _cut(back.outputs, [len(begin), count])
-    products = {term: found for term in terms if (found := products_of(term))}
+    products = {term: matches for term in terms if (matches := products_of(term))}
     sums = [term for term in dict.fromkeys(terms) if term not in products]
     stacks = dict(zip(back.inputs[len(begin) + len(consts) :], xs, strict=True))
-    factors = [v for found in products.values() for each in found for v in (each.left, each.right)]
+    factors = [v for matches in products.values() for each in matches for v in (each.left, each.right)]
     ys = [v for v in dict.fromkeys((*others, *factors)) if v not in stacks]
     step = Graph(back.name, back.nodes, (*carries, *sums, *ys), back.guards)
     sizes = [len(begin), len(sums)]
 
-    def summing(*given: Value) -> tuple[Value, ...]:
-        dc, totals, rest = _cut(given, sizes)
-        dc, found, each = _cut(results_of(step, (*dc, *rest)), sizes)
-        return (*dc, *(add(total, term) for total, term in zip(totals, found, strict=True)), *each)
+    def summing(*values: Value) -> tuple[Value, ...]:
+        dc, totals, remaining = _cut(values, sizes)
+        dc, additions, each = _cut(results_of(step, (*dc, *remaining)), sizes)
+        return (*dc, *(add(total, term) for total, term in zip(totals, additions, strict=True)), *each)
 
     start = [*begin, *(zeros(term.type) for term in sums)]
     ends, totals, made_ys = _cut(_scan(op, back.name, summing, start, consts, xs, reverse=not op.reverse), sizes)
     stacks |= zip(ys, made_ys, strict=True)
-    whole = dict(zip(sums, totals, strict=True))
-    whole |= {term: summed(found, stacks) for term, found in products.items()}
-    return (*ends, *(whole[term] for term in terms), *(stacks[v] for v in others))
+    totals_by_term = dict(zip(sums, totals, strict=True))
+    totals_by_term |= {term: summed(matches, stacks) for term, matches in products.items()}
+    return (*ends, *(totals_by_term[term] for term in terms), *(stacks[v] for v in others))
 
 
 def pushed(op: Scan, t: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[Value]) -> tuple[Any, ...]:
@@ -124,29 +124,29 @@ def pushed(op: Scan, t: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[
     _, _, states = with_kept(op, x, y)
     _, consts, xs = op.split(x)
     body, count = op.body, op.carries
-    given = [not isinstance(c, Zero) for c in t]
-    flags = carry_flags(given[:count], lambda carried: reached(body, (*carried, *given[count:]))[:count])
-    active = [i for i, flag in enumerate((*flags, *given[count:])) if flag]
+    has_tangent = [not isinstance(c, Zero) for c in t]
+    flags = carry_flags(has_tangent[:count], lambda carried: reached(body, (*carried, *has_tangent[count:]))[:count])
+    active = [i for i, flag in enumerate((*flags, *has_tangent[count:])) if flag]
     of_carries = [i for i in active if i < count]
     of_consts = [i for i in active if count <= i < count + op.consts]
     of_xs = [i for i in active if i >= count + op.consts]
-    moving = reached(body, (*flags, *given[count:]))
+    moving = reached(body, (*flags, *has_tangent[count:]))
     ys = [i for i in range(count, len(body.outputs)) if moving[i]]
     step = nested().jvp_of(body, [names(body)[i] for i in active])
     tangent_of = {i: place for place, i in enumerate(differentiable(body.outputs))}
     sizes = [len(of_carries), len(consts), len(of_consts), len(states), len(xs)]
 
-    def along(*given: Value) -> tuple[Value, ...]:
-        tc, k, tk, c, now, tx = _cut(given, sizes)
-        found = results_of(step, (*c, *k, *now, *tc, *tk, *tx))
-        return tuple(found[tangent_of[i]] for i in (*of_carries, *ys))
+    def along(*values: Value) -> tuple[Value, ...]:
+        tc, k, tk, c, now, tx = _cut(values, sizes)
+        outputs = results_of(step, (*c, *k, *now, *tc, *tk, *tx))
+        return tuple(outputs[tangent_of[i]] for i in (*of_carries, *ys))
 
     tangents = [zeros(v.type) if isinstance(c, Zero) else c for v, c in zip(x, t, strict=True)]
     begin = [tangents[i] for i in of_carries]
     steady = (*consts, *(tangents[i] for i in of_consts))
     stacked = [*states, *xs, *(tangents[i] for i in of_xs)]
-    found = _scan(op, f"{body.name}_along", along, begin, steady, stacked, reverse=op.reverse)
-    results = dict(zip((*of_carries, *ys), found, strict=True))
+    outputs = _scan(op, f"{body.name}_along", along, begin, steady, stacked, reverse=op.reverse)
+    results = dict(zip((*of_carries, *ys), outputs, strict=True))
     return tuple(results.get(i, ZERO) for i in range(len(y)))
 
 

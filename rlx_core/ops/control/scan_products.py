@@ -42,7 +42,7 @@ MOST_PRODUCTS: Final = 8
 
 def products_of(value: Value) -> list[ScanProduct]:
     """Return the products that a value is the sum of, if summing them after the loop moves fewer bytes than in it; else []."""
-    waiting, found = [value], []
+    waiting, products = [value], []
     while waiting:
         term = waiting.pop()
         if isinstance(term.node.op, add.op) and len(waiting) < MOST_PRODUCTS:
@@ -51,8 +51,8 @@ def products_of(value: Value) -> list[ScanProduct]:
         product = product_of(term)
         if product is None or term.type != value.type:
             return []
-        found.append(product)
-    return found
+        products.append(product)
+    return products
 
 
 def product_of(value: Value) -> ScanProduct | None:
@@ -83,9 +83,9 @@ def summed(products: Sequence[ScanProduct], stacks: Mapping[Value, Value]) -> Va
 
 def _summed(product: ScanProduct, a: Value, b: Value) -> Value:
     a = transpose(a, (0, 2, 1)) if product.is_turned else a
-    made = product.op(transpose(_joined(a), (1, 0)), _joined(b))
-    assert isinstance(made, Value), "a product has one result"
-    return made
+    result = product.op(transpose(_joined(a), (1, 0)), _joined(b))
+    assert isinstance(result, Value), "a product has one result"
+    return result
 
 
 def _joined(stacked: Value) -> Value:

@@ -41,10 +41,10 @@ def steps(what: str, value: Steps, rank: int) -> tuple[int, ...]:
     """
     if not isinstance(value, Sequence):
         return (whole(what, value),) * rank
-    found = tuple(whole(what, v) for v in value)
-    if len(found) != rank:
-        raise ConfigError(f"{what} has {len(found)} numbers for {rank} spatial axes")
-    return found
+    result = tuple(whole(what, v) for v in value)
+    if len(result) != rank:
+        raise ConfigError(f"{what} has {len(result)} numbers for {rank} spatial axes")
+    return result
 
 
 def paddings(

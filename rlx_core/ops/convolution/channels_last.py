@@ -62,9 +62,9 @@ def backward_input(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ..
     before = tuple(e - 1 - lo for e, lo in zip(geometry.extents, geometry.lo, strict=True))
     after = tuple(sizes[i] + geometry.lo[i] - spread_size(dy.shape[1 + i], gaps[i]) for i in range(rank))
     spread = fitted(dy, (0, *before, 0), (0, *after, 0), (0, *gaps, 0) if any(gaps) else ())
-    turned = w if geometry.cells == 1 else flip(w, axes=tuple(range(2, 2 + rank)))
+    flipped = w if geometry.cells == 1 else flip(w, axes=tuple(range(2, 2 + rank)))
     ones, zeros = (1,) * rank, (0,) * rank
-    weights = transpose(turned, (1, 0, *range(2, 2 + rank)))
+    weights = transpose(flipped, (1, 0, *range(2, 2 + rank)))
     return conv(spread, weights, Geometry(geometry.kernel, ones, geometry.dilation, zeros, zeros))
 
 
@@ -87,23 +87,23 @@ def _by_phases(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) 
             read = narrow(read, axis=1 + i, start=axis.before + phase.first, length=axis.cells + phase.elements - 1)
             weights = narrow(weights, axis=2 + i, start=phase.start, length=phase.elements, step=axis.stride)
         kernel = tuple(phase.elements for phase in phases)
-        turned = flip(weights, axes=tuple(range(2, 2 + rank))) if product(kernel) > 1 else weights
+        flipped = flip(weights, axes=tuple(range(2, 2 + rank))) if product(kernel) > 1 else weights
         ones, zeros = (1,) * rank, (0,) * rank
         rows = windows(read, Geometry(kernel, ones, ones, zeros, zeros))
-        apart = reshape(rows, (n, *(size for axis in axes for size in (axis.cells, 1)), *kernel, dy.shape[-1]))
-        by_term = transpose(turned, (*range(2, 2 + rank), 0, 1))
-        return folded_matmul(apart, reshape(by_term, (product(by_term.shape[:-1]), c)), axes=1 + rank)
+        expanded = reshape(rows, (n, *(size for axis in axes for size in (axis.cells, 1)), *kernel, dy.shape[-1]))
+        by_term = transpose(flipped, (*range(2, 2 + rank), 0, 1))
+        return folded_matmul(expanded, reshape(by_term, (product(by_term.shape[:-1]), c)), axes=1 + rank)
 
     def joined(chosen: tuple[StridePhase, ...]) -> Value:
         """Return all phases of the axes without a chosen phase, from the first to the last that an element reaches."""
         if len(chosen) == rank:
             return one(chosen)
         axis = axes[len(chosen)]
-        found = [
+        parts = [
             joined((*chosen, phase)) if phase.elements else None for phase in axis.phases[axis.first : axis.last + 1]
         ]
-        beside = [zeros_like(found[0]) if y is None else y for y in found]
-        return beside[0] if len(beside) == 1 else concat(beside, axis=2 + 2 * len(chosen))
+        filled = [zeros_like(parts[0]) if y is None else y for y in parts]
+        return filled[0] if len(filled) == 1 else concat(filled, axis=2 + 2 * len(chosen))
 
     lo, hi = ([0] * (2 + 2 * rank) for _ in range(2))
     lo[2::2] = [axis.first for axis in axes]
@@ -135,12 +135,12 @@ def surrounded(x: Value, geometry: Geometry, fill: Any = 0) -> Value:
     """Return `x` with its padding."""
     if not geometry.is_padded:
         return x
-    found: Value = pad(x, scalar(fill, x.dtype), lo=(0, *geometry.lo, 0), hi=(0, *geometry.hi, 0))
-    return found
+    padded: Value = pad(x, scalar(fill, x.dtype), lo=(0, *geometry.lo, 0), hi=(0, *geometry.hi, 0))
+    return padded
 
 
 def windows(x: Value, geometry: Geometry) -> Value:
     """Return `[n, o.., k.., c]` of a padded operand."""
     rank = geometry.rank
-    found = sliding_windows(moved_back(x), kernel=geometry.kernel, stride=geometry.stride, dilation=geometry.dilation)
-    return transpose(found, (0, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank), 1))
+    result = sliding_windows(moved_back(x), kernel=geometry.kernel, stride=geometry.stride, dilation=geometry.dilation)
+    return transpose(result, (0, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank), 1))

@@ -134,8 +134,10 @@ class Conv(Convolution):
     def vjp(self, g: Value, x: Value, w: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:
             return ZERO, ZERO
-        at = steps_of(self)
-        return conv_backward_input(g, w, sizes=x.shape[2:], **at), conv_backward_weight(x, g, kernel=w.shape[2:], **at)
+        steps = steps_of(self)
+        return conv_backward_input(g, w, sizes=x.shape[2:], **steps), conv_backward_weight(
+            x, g, kernel=w.shape[2:], **steps
+        )
 
     def cost(self, x: TensorType, w: TensorType) -> Dim:
         return 2 * self.infer(x, w).size * product(w.shape[1:])
@@ -200,16 +202,16 @@ class ConvBackwardInput(Convolution):
         axes, gaps = range(rank), tuple(s - 1 for s in geometry.stride)
         before = tuple(geometry.extents[i] - 1 - geometry.lo[i] for i in axes)
         after = tuple(self.sizes[i] + geometry.lo[i] - spread_size(dy.shape[2 + i], gaps[i]) for i in axes)
-        turned = w if geometry.cells == 1 else flip(w, axes=tuple(range(2, 2 + rank)))
+        flipped = w if geometry.cells == 1 else flip(w, axes=tuple(range(2, 2 + rank)))
         spread = fitted(dy, before, after, gaps)
-        weights = swapped_channels(turned, self.groups)
+        weights = swapped_channels(flipped, self.groups)
         return conv(spread, weights, dilation=self.dilation, groups=self.groups)
 
     def vjp(self, g: Value, dy: Value, w: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not dy.dtype.is_differentiable:
             return ZERO, ZERO
-        at = steps_of(self)
-        return conv(g, w, **at), conv_backward_weight(g, dy, kernel=w.shape[2:], **at)
+        steps = steps_of(self)
+        return conv(g, w, **steps), conv_backward_weight(g, dy, kernel=w.shape[2:], **steps)
 
     def cost(self, dy: TensorType, w: TensorType) -> Dim:
         return 2 * dy.size * product(w.shape[1:])
@@ -270,8 +272,8 @@ class ConvBackwardWeight(Convolution):
     def vjp(self, g: Value, x: Value, dy: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:
             return ZERO, ZERO
-        at = steps_of(self)
-        return conv_backward_input(dy, g, sizes=x.shape[2:], **at), conv(x, g, **at)
+        steps = steps_of(self)
+        return conv_backward_input(dy, g, sizes=x.shape[2:], **steps), conv(x, g, **steps)
 
     def cost(self, x: TensorType, dy: TensorType) -> Dim:
         return 2 * dy.size * self.each("channels of x", x.shape[1]) * product(self.kernel)

@@ -77,8 +77,8 @@ class FoldedMatMul(Op):
 
     def cost(self, x: TensorType, w: TensorType, *others: TensorType) -> Dim:
         result = x.with_shape((*x.shape[: x.rank - self.axes], w.shape[1]))
-        own = 2 * result.size * w.shape[0]
-        return own if self.region is None else own + self.region.cost(result, *others)
+        product_cost = 2 * result.size * w.shape[0]
+        return product_cost if self.region is None else product_cost + self.region.cost(result, *others)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

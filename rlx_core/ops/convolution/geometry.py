@@ -80,8 +80,8 @@ class Geometry:
                 if self.dilation[i] == 1
                 else f"{extent} cells ({self.kernel[i]} at steps of {self.dilation[i]})"
             )
-            given = f"{padded}" if lo == hi == 0 else f"{padded} ({lo} + {n} + {hi})"
-            raise ShapeError(f"the kernel spans {spanned} of spatial axis {i}, which has {given}")
+            actual = f"{padded}" if lo == hi == 0 else f"{padded} ({lo} + {n} + {hi})"
+            raise ShapeError(f"the kernel spans {spanned} of spatial axis {i}, which has {actual}")
         return (padded - extent) // stride + 1
 
 

@@ -147,11 +147,11 @@ def unfold(x: ArrayLike, kernel_size: Steps, *, stride: Steps = 1, padding: Padd
     """
     data = channels_second("unfold", x, "nchw")
     sizes = steps("unfold: kernel_size", kernel_size, data.ndim - 2)
-    at = windows("unfold", data, sizes, stride, padding, dilation)
-    padded = fitted(data, at["lo"], at["hi"])
-    found = sliding_windows(padded, kernel=sizes, stride=at["stride"], dilation=at["dilation"])
+    geometry = windows("unfold", data, sizes, stride, padding, dilation)
+    padded = fitted(data, geometry["lo"], geometry["hi"])
+    columns = sliding_windows(padded, kernel=sizes, stride=geometry["stride"], dilation=geometry["dilation"])
     rank = len(sizes)
-    return reshape(found, (data.shape[0], data.shape[1] * product(sizes), product(found.shape[2 + rank :])))
+    return reshape(columns, (data.shape[0], data.shape[1] * product(sizes), product(columns.shape[2 + rank :])))
 
 
 @checked_call
@@ -175,25 +175,25 @@ def fold(
         ShapeError: x does not have the dims of the windows of these sizes.
     """
     data = operand(x)
-    wanted = (
+    output_sizes = (
         (output_size,)
         if isinstance(output_size, int)
         else tuple(whole("fold: output_size", n) for n in listed("fold: output_size", output_size))
     )
-    rank = len(wanted)
+    rank = len(output_sizes)
     cells = steps("fold: kernel_size", kernel_size, rank)
     strides, gaps = steps("fold: stride", stride, rank), steps("fold: dilation", dilation, rank)
     extents = [gap * (k - 1) + 1 for k, gap in zip(cells, gaps, strict=True)]
-    lo, hi = paddings("fold", padding, wanted, extents, [max(s, 1) for s in strides])
-    whole_sizes = tuple(low + n + high for low, n, high in zip(lo, wanted, hi, strict=True))
+    lo, hi = paddings("fold", padding, output_sizes, extents, [max(s, 1) for s in strides])
+    whole_sizes = tuple(low + n + high for low, n, high in zip(lo, output_sizes, hi, strict=True))
     counts = ops.Conv(stride=strides, dilation=gaps).geometry(cells).counts(whole_sizes)
     channels = data.shape[1] if data.ndim == 3 else 0
     if data.ndim != 3 or channels % product(cells) or data.shape[2] != product(counts):
         raise ShapeError(
             f"fold: x must be [n, c·{product(cells)}, {product(counts)}] for {list(counts)} windows, not {list(data.shape)}"
         )
-    apart = reshape(data, (data.shape[0], channels // product(cells), *cells, *counts))
-    summed = overlap_add(apart, sizes=whole_sizes, stride=strides, dilation=gaps)
+    expanded = reshape(data, (data.shape[0], channels // product(cells), *cells, *counts))
+    summed = overlap_add(expanded, sizes=whole_sizes, stride=strides, dilation=gaps)
     return fitted(summed, tuple(-n for n in lo), tuple(-n for n in hi))
 
 
@@ -206,10 +206,10 @@ def _weights(what: str, x: Any, w: Any) -> Any:
 
 
 def _kernel(weights: Any) -> tuple[int, ...]:
-    found = tuple(weights.shape[2:])
-    if not all(isinstance(k, int) for k in found):
-        raise ShapeError(f"the sizes of a kernel must be known, not {list(found)}")
-    return found
+    sizes = tuple(weights.shape[2:])
+    if not all(isinstance(k, int) for k in sizes):
+        raise ShapeError(f"the sizes of a kernel must be known, not {list(sizes)}")
+    return sizes
 
 
 def _biased(what: str, y: Any, b: Any, layout: Layout) -> Any:

@@ -50,13 +50,13 @@ class Phases:
         """Return `[m, c/g, k..]` as `[c·phases, m/g, j..]`."""
         m, each, *kernel = w.shape
         rank, inner = len(kernel), floor_quotient(m, groups)
-        wanted = [j * r for j, r in zip(self.kernel, self.counts, strict=True)]
-        whole = fitted(w, (0,) * w.ndim, (0, 0, *(n - k for n, k in zip(wanted, kernel, strict=True))))
+        padded_sizes = [j * r for j, r in zip(self.kernel, self.counts, strict=True)]
+        padded = fitted(w, (0,) * w.ndim, (0, 0, *(n - k for n, k in zip(padded_sizes, kernel, strict=True))))
         parts = [n for pair in zip(self.kernel, self.counts, strict=True) for n in pair]
-        apart = reshape(whole, (groups, inner, each, *parts))
-        turned = flip(apart, axes=tuple(range(3, 3 + 2 * rank, 2)))
+        expanded = reshape(padded, (groups, inner, each, *parts))
+        flipped = flip(expanded, axes=tuple(range(3, 3 + 2 * rank, 2)))
         order = (0, 2, *range(4, 3 + 2 * rank, 2), 1, *range(3, 3 + 2 * rank, 2))
-        return reshape(transpose(turned, order), (groups * each * product(self.counts), inner, *self.kernel))
+        return reshape(transpose(flipped, order), (groups * each * product(self.counts), inner, *self.kernel))
 
     def operand(self, dy: Value) -> Value:
         """Return `dy` padded so that every cell of a phase has its windows."""
@@ -67,12 +67,12 @@ class Phases:
     def result(self, y: Value, channels: Dim) -> Value:
         """Return `[n, c·phases, q..]` as `[n, c, sizes..]`."""
         n, rank, stride = y.shape[0], self.geometry.rank, self.geometry.stride
-        apart = reshape(y, (n, channels, *self.counts, *self.cells))
+        expanded = reshape(y, (n, channels, *self.counts, *self.cells))
         absent = tuple(s - r for s, r in zip(stride, self.counts, strict=True))
-        whole = fitted(apart, (0,) * apart.ndim, (0, 0, *absent, *(0,) * rank))
+        padded = fitted(expanded, (0,) * expanded.ndim, (0, 0, *absent, *(0,) * rank))
         between = (axis for i in range(rank) for axis in (2 + rank + i, 2 + i))
         lengths = tuple(q * s for q, s in zip(self.cells, stride, strict=True))
-        dx = reshape(transpose(whole, (0, 1, *between)), (n, channels, *lengths))
+        dx = reshape(transpose(padded, (0, 1, *between)), (n, channels, *lengths))
         for i, (lo, size) in enumerate(zip(self.geometry.lo, self.sizes, strict=True)):
             dx = narrow(dx, axis=2 + i, start=lo, length=size)
         return dx
@@ -113,12 +113,12 @@ class PhasesOfAxis:
     @property
     def phases(self) -> list[StridePhase]:
         """Return one phase per cell of a stride; some may have no element of the kernel."""
-        found = []
+        result = []
         for cell in range(self.stride):
             ahead, start = divmod(cell + self.lo, self.stride)
             elements = len(range(start, self.kernel, self.stride))
-            found.append(StridePhase(start, elements, ahead - elements + 1))
-        return found
+            result.append(StridePhase(start, elements, ahead - elements + 1))
+        return result
 
     @property
     def first(self) -> int:

@@ -37,16 +37,16 @@ class Sliding(Windowed):
         Raises:
             ShapeError: There is padding, or no axis.
         """
-        found = self.geometry(self.kernel)
-        if found.is_padded:
+        geometry = self.geometry(self.kernel)
+        if geometry.is_padded:
             raise ShapeError("takes no padding; pad the operand")
         if not self.kernel:
             raise ShapeError("the kernel has no axis")
-        return found
+        return geometry
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        found: Value = self(x[0])
-        return found
+        result: Value = self(x[0])
+        return result
 
 
 @define_op
@@ -79,18 +79,18 @@ class SlidingWindows(Sliding):
         shape = tuple(n.__index__() for n in windows.counts(x.shape[lead:]))
         if 0 in shape:
             return np.empty((*x.shape[:lead], *windows.kernel, *shape), x.dtype)  # a view would begin outside of x
-        own = x.strides[lead:]
-        by_cell = tuple(s * d for s, d in zip(own, windows.dilation, strict=True))
-        by_window = tuple(s * w for s, w in zip(own, windows.stride, strict=True))
+        spatial_strides = x.strides[lead:]
+        by_cell = tuple(s * d for s, d in zip(spatial_strides, windows.dilation, strict=True))
+        by_window = tuple(s * w for s, w in zip(spatial_strides, windows.stride, strict=True))
         strides = (*x.strides[:lead], *by_cell, *by_window)
         view = np.lib.stride_tricks.as_strided(x, (*x.shape[:lead], *windows.kernel, *shape), strides, writeable=False)
         return np.ascontiguousarray(view)
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
         windows = self.windows()
-        lead, own = strides[: x.rank - windows.rank], strides[x.rank - windows.rank :]
-        by_cell = (s * d for s, d in zip(own, windows.dilation, strict=True))
-        by_window = (s * w for s, w in zip(own, windows.stride, strict=True))
+        lead, spatial_strides = strides[: x.rank - windows.rank], strides[x.rank - windows.rank :]
+        by_cell = (s * d for s, d in zip(spatial_strides, windows.dilation, strict=True))
+        by_window = (s * w for s, w in zip(spatial_strides, windows.stride, strict=True))
         return offset, (*lead, *by_cell, *by_window)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:

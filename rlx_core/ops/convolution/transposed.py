@@ -52,15 +52,15 @@ class ConvTranspose(Convolution):
         sizes = self._sizes(x.shape[2:], geometry)
         # Removed cells are restored first; no kernel was ever added to those beyond.
         back = tuple(min(more, hi) for more, hi in zip(self._more(geometry), geometry.hi, strict=True))
-        beyond = tuple(more - own for more, own in zip(self._more(geometry), back, strict=True))
+        beyond = tuple(more - amount for more, amount in zip(self._more(geometry), back, strict=True))
         dx = conv_backward_input(
             x,
             w,
-            sizes=tuple(n - own for n, own in zip(sizes, beyond, strict=True)),
+            sizes=tuple(n - amount for n, amount in zip(sizes, beyond, strict=True)),
             stride=self.stride,
             dilation=self.dilation,
             lo=self.lo,
-            hi=tuple(hi - own for hi, own in zip(geometry.hi, back, strict=True)),
+            hi=tuple(hi - amount for hi, amount in zip(geometry.hi, back, strict=True)),
             groups=self.groups,
         )
         return fitted(dx, (0,) * len(sizes), beyond)
@@ -69,15 +69,15 @@ class ConvTranspose(Convolution):
         more = self.output_padding or (0,) * geometry.rank
         if len(more) != geometry.rank:
             raise ShapeError(f"output_padding has {len(more)} numbers for {geometry.rank} spatial axes")
-        for own, stride, dilation in zip(more, geometry.stride, geometry.dilation, strict=True):
-            if not 0 <= own < max(stride, dilation):
+        for extra, stride, dilation in zip(more, geometry.stride, geometry.dilation, strict=True):
+            if not 0 <= extra < max(stride, dilation):
                 raise ShapeError(
-                    f"output_padding {own} must be below stride {stride} or dilation {dilation}, and not below 0"
+                    f"output_padding {extra} must be below stride {stride} or dilation {dilation}, and not below 0"
                 )
         return more
 
     def _sizes(self, counts: Shape, geometry: Geometry) -> Shape:
-        found: list[Dim] = []
+        sizes: list[Dim] = []
         for i, (count, more) in enumerate(zip(counts, self._more(geometry), strict=True)):
             spread = (count - 1) * geometry.stride[i] + geometry.extents[i]
             size = spread - geometry.lo[i] - geometry.hi[i] + more
@@ -86,8 +86,8 @@ class ConvTranspose(Convolution):
                     f"spatial axis {i} would have {size} cells: {count} at stride {geometry.stride[i]} spread over {spread},"
                     f" of which padding cuts off {geometry.lo[i]} and {geometry.hi[i]}"
                 )
-            found.append(size)
-        return tuple(found)
+            sizes.append(size)
+        return tuple(sizes)
 
     def cost(self, x: TensorType, w: TensorType) -> Dim:
         return 2 * x.size * product(w.shape[1:])

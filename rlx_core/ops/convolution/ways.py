@@ -83,8 +83,8 @@ def weight_by_matrices(x: Value, dy: Value, geometry: Geometry, groups: Dim) -> 
     terms, places = each * geometry.cells, n * product(counts)
     read = reshape(windows_of(x, geometry), (n, groups, each, *geometry.kernel, *counts))
     rows = transpose(read, (1, 2, *range(3, 3 + rank), 0, *range(3 + rank, 3 + 2 * rank)))
-    own = reshape(dy, (n, groups, floor_quotient(m, groups), *counts))
-    left = reshape(transpose(own, (1, 2, 0, *range(3, 3 + rank))), (groups, floor_quotient(m, groups), places))
+    grouped = reshape(dy, (n, groups, floor_quotient(m, groups), *counts))
+    left = reshape(transpose(grouped, (1, 2, 0, *range(3, 3 + rank))), (groups, floor_quotient(m, groups), places))
     return reshape(mat_mul(left, swap_last(reshape(rows, (groups, terms, places)))), (m, each, *geometry.kernel))
 
 
@@ -125,8 +125,8 @@ def merged(x: Value, axis: int, groups: Dim) -> Value:
     """Return `[b, .., c, ..]` with the batch before axis `axis` of the rest, inside each of its groups: `[.., g·b·c/g, ..]`."""
     size, *dims = x.shape
     each = floor_quotient(dims[axis], groups)
-    apart = reshape(x, (size, *dims[:axis], groups, each, *dims[axis + 1 :]))
-    inside = transpose(apart, (*range(1, axis + 2), 0, *range(axis + 2, apart.ndim)))
+    expanded = reshape(x, (size, *dims[:axis], groups, each, *dims[axis + 1 :]))
+    inside = transpose(expanded, (*range(1, axis + 2), 0, *range(axis + 2, expanded.ndim)))
     return reshape(inside, (*dims[:axis], groups * size * each, *dims[axis + 1 :]))
 
 
@@ -134,6 +134,6 @@ def parted(y: Value, axis: int, groups: Dim, size: Dim) -> Value:
     """Return the inverse of `merged`."""
     dims = y.shape
     each = floor_quotient(dims[axis], groups * size)
-    apart = reshape(y, (*dims[:axis], groups, size, each, *dims[axis + 1 :]))
-    front = transpose(apart, (axis + 1, *range(axis + 1), *range(axis + 2, apart.ndim)))
+    expanded = reshape(y, (*dims[:axis], groups, size, each, *dims[axis + 1 :]))
+    front = transpose(expanded, (axis + 1, *range(axis + 1), *range(axis + 2, expanded.ndim)))
     return reshape(front, (size, *dims[:axis], groups * each, *dims[axis + 1 :]))

@@ -121,11 +121,11 @@ class Checkpoint(Inlined, Op):
     def vjp(self, g: Any, *x: Value, y: Any) -> tuple[Value | Zero, ...]:
         wrt = [name for name, type in self.body.input_types.items() if type.dtype.is_differentiable]
         cotangents = [c for c in as_results(g) if not isinstance(c, Zero)]
-        kept = as_results(y)[len(self.body.outputs) - self.saved :]
+        residuals = as_results(y)[len(self.body.outputs) - self.saved :]
         pull = with_values_given(nested().vjp_of(with_values_marked(self.body, self.saved), wrt))
         again = [v if isinstance(v.node.op, Param | Constant) else later(v, *cotangents) for v in x]
-        found = iter(results_of(pull, (*again, *kept, *cotangents)))
-        return tuple(next(found) if v.dtype.is_differentiable else ZERO for v in x)
+        results = iter(results_of(pull, (*again, *residuals, *cotangents)))
+        return tuple(next(results) if v.dtype.is_differentiable else ZERO for v in x)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value | Replicated, ...]:
         body, flags = nested().batch_of(self.body, size, tuple(is_batched))
@@ -157,24 +157,24 @@ def with_values_marked(body: Graph, saved: int) -> Graph:
         return body
     builder = Builder(body.name)
     values = {v: builder.input(leaf_name(v), v.type) for v in body.inputs}
-    given = {v: builder.input(f"{_MARK}{k}", v.type) for k, v in enumerate(body.outputs[len(body.outputs) - saved :])}
-    names = {v.node: leaf_name(input) for v, input in given.items() if len(v.node.results) == 1}
+    marks = {v: builder.input(f"{_MARK}{k}", v.type) for k, v in enumerate(body.outputs[len(body.outputs) - saved :])}
+    names = {v.node: leaf_name(input) for v, input in marks.items() if len(v.node.results) == 1}
     with building(builder):
         for node in body.nodes:
             if isinstance(node.op, Input):
                 continue
             operands = [None if v is None else values[v] for v in node.operands]
-            made = builder.emit(
+            copies = builder.emit(
                 node.op, operands, origin=node.origin, name=f"{names[node]} " if node in names else None
             )
-            for old, new in zip(node.results, made, strict=True):
-                values[old] = standing_for(given[old], new) if old in given else new
+            for old, new in zip(node.results, copies, strict=True):
+                values[old] = standing_for(marks[old], new) if old in marks else new
     return builder.finish(values[v] for v in body.outputs)
 
 
-def standing_for(given: Value, computed: Value) -> Any:
+def standing_for(marker: Value, computed: Value) -> Any:
     """Return a given value in place of a computed one, with the derivatives of the latter."""
-    return StraightThrough()(given, computed) if computed.dtype.is_differentiable else given
+    return StraightThrough()(marker, computed) if computed.dtype.is_differentiable else marker
 
 
 def with_values_given(pull: Graph) -> Graph:
@@ -185,10 +185,10 @@ def with_values_given(pull: Graph) -> Graph:
         builder = ambient_builder()
         assert builder is not None, "a rebuild has a builder"
         if isinstance(node.op, Input):
-            made = builder.input(node.op.label, node.op.type)
+            input_value = builder.input(node.op.label, node.op.type)
             if node.op.label.startswith(_MARK):
-                inputs[node.op.label] = made
-            return made
+                inputs[node.op.label] = input_value
+            return input_value
         if node.name is not None and node.name.startswith(_MARK):
             return inputs[node.name.removesuffix(" ")]
         source = operands[0] if isinstance(node.op, StraightThrough) else None

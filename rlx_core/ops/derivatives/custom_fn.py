@@ -119,11 +119,11 @@ class CustomFn(CustomDerivative, Inlined, Op):
         )
 
     def _pull(self, g: Any, *x: Value, y: Any) -> tuple[Any, ...]:
-        found: Iterator[Value] = iter(())
+        results: Iterator[Value] = iter(())
         if self.vjp_graph is not None:
             cotangents = [c for c in as_results(g) if not isinstance(c, Zero)]
-            found = iter(results_of(self.vjp_graph, (*x, *as_results(y), *cotangents)))
-        return tuple(next(found) if i in self.moving else self._unmoved(i, v) for i, v in enumerate(x))
+            results = iter(results_of(self.vjp_graph, (*x, *as_results(y), *cotangents)))
+        return tuple(next(results) if i in self.moving else self._unmoved(i, v) for i, v in enumerate(x))
 
     def _unmoved(self, position: int, operand: Value) -> Zero | None:
         """Return the derivative by an operand that is not moving: zero, or `None` if it is not defined."""
@@ -132,18 +132,18 @@ class CustomFn(CustomDerivative, Inlined, Op):
 
     def _push(self, t: Sequence[Value | Zero], *x: Value, y: Any) -> tuple[Any, ...]:
         results = as_results(y)
-        asked = [i for i, c in enumerate(t) if not isinstance(c, Zero) and i not in self.moving]
-        if any(self._unmoved(i, x[i]) is None for i in asked):
+        extra_moving = [i for i, c in enumerate(t) if not isinstance(c, Zero) and i not in self.moving]
+        if any(self._unmoved(i, x[i]) is None for i in extra_moving):
             return tuple(None if v.dtype.is_differentiable else ZERO for v in results)
         body = self.jvp_graph
         assert body is not None
-        given: list[Value] = [*x]
+        inputs: list[Value] = [*x]
         for i in self.moving:
             tangent = t[i]
-            given.append(zeros(x[i].type) if isinstance(tangent, Zero) else tangent)
-        given += results
-        found = iter(results_of(body, given[: len(body.inputs)]))
-        return tuple(next(found) if v.dtype.is_differentiable else ZERO for v in results)
+            inputs.append(zeros(x[i].type) if isinstance(tangent, Zero) else tangent)
+        inputs += results
+        tangents = iter(results_of(body, inputs[: len(body.inputs)]))
+        return tuple(next(tangents) if v.dtype.is_differentiable else ZERO for v in results)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
         engine = nested()
@@ -156,12 +156,12 @@ class CustomFn(CustomDerivative, Inlined, Op):
         g_flags = (True,) * len(carrying(self.fwd.output_types))
         vjp = jvp = None
         if self.vjp_graph is not None:
-            body, found = engine.batch_of(self.vjp_graph, size, (*x_flags, *all_y, *g_flags))
-            vjp = with_cotangents_like(body, size, found, t_flags)
+            body, out_flags = engine.batch_of(self.vjp_graph, size, (*x_flags, *all_y, *g_flags))
+            vjp = with_cotangents_like(body, size, out_flags, t_flags)
         if self.jvp_graph is not None:
             flags = (*x_flags, *t_flags, *all_y)[: len(self.jvp_graph.inputs)]
-            body, found = engine.batch_of(self.jvp_graph, size, flags)
-            jvp = with_batched_outputs(body, size, found)
+            body, out_flags = engine.batch_of(self.jvp_graph, size, flags)
+            jvp = with_batched_outputs(body, size, out_flags)
         return as_results(CustomFn(fwd, vjp, jvp, self.held, self.unstated)(*x))
 
     @classmethod
@@ -204,13 +204,13 @@ def expect_signature(
     Raises:
         FormatError: It takes or returns other types; the error lists both.
     """
-    found = tuple(graph.input_types.values())
-    wanted = next((f for f in forms if len(f) == len(found)), None)
-    if wanted is None:
+    actual = tuple(graph.input_types.values())
+    expected = next((f for f in forms if len(f) == len(actual)), None)
+    if expected is None:
         counts = " or ".join(str(len(f)) for f in forms)
-        raise FormatError(f"{op.name}: {attribute} takes {len(found)} inputs, not {counts}")
-    if tuple(wanted) != found:
-        raise FormatError(f"{op.name}: {attribute} takes ({listed(found)}), not ({listed(wanted)})")
+        raise FormatError(f"{op.name}: {attribute} takes {len(actual)} inputs, not {counts}")
+    if tuple(expected) != actual:
+        raise FormatError(f"{op.name}: {attribute} takes ({listed(actual)}), not ({listed(expected)})")
     if graph.output_types != tuple(outputs):
         raise FormatError(f"{op.name}: {attribute} gives ({listed(graph.output_types)}), not ({listed(outputs)})")
 

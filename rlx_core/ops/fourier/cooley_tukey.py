@@ -101,9 +101,9 @@ def _product(x: Parts, re: Any, im: Any) -> tuple[Value, Value]:
 
 def _roots(numerators: np.ndarray, n: int, sign: int) -> np.ndarray:
     """Return exp(sign·2πi·numerator/n) in float64: exact where it is ±1 or ±i, because quarters are reduced in integers."""
-    quarters, rest = np.divmod(4 * (numerators % n), n)
-    found: np.ndarray = np.exp(0.5j * np.pi * rest / n) * np.array([1, 1j, -1, -1j])[quarters]
-    return found if sign > 0 else found.conj()
+    quarters, remainder = np.divmod(4 * (numerators % n), n)
+    roots: np.ndarray = np.exp(0.5j * np.pi * remainder / n) * np.array([1, 1j, -1, -1j])[quarters]
+    return roots if sign > 0 else roots.conj()
 
 
 def _constants(factors: np.ndarray, like: Value) -> tuple[np.ndarray, np.ndarray]:

@@ -62,11 +62,11 @@ class Fourier(Op):
                 raise ShapeError(f"axis {axis} has {n} elements, and a transform has 1 at least")
         return sizes
 
-    def factor(self, sizes: Shape, is_inverse: bool, of: DType) -> Any:
+    def factor(self, sizes: Shape, is_inverse: bool, dtype: DType) -> Any:
         """Return the factor of the unscaled sum: 1, 1/n or 1/√n; `None` for 1."""
         if self.norm != "ortho" and (self.norm == "backward") != is_inverse:
             return None
-        n = size_scalar(product(sizes), of)
+        n = size_scalar(product(sizes), dtype)
         if isinstance(n, float):
             return 1 / math.sqrt(n) if self.norm == "ortho" else 1 / n
         return 1 / (n**0.5 if self.norm == "ortho" else n)
@@ -123,8 +123,8 @@ class Fft(Fourier):
         return x
 
     def reference(self, x: np.ndarray) -> np.ndarray:
-        found = np.fft.ifftn if self.inverse else np.fft.fftn
-        return found(x, axes=self.axes, norm=self.norm).astype(x.dtype, copy=False)
+        transform = np.fft.ifftn if self.inverse else np.fft.fftn
+        return transform(x, axes=self.axes, norm=self.norm).astype(x.dtype, copy=False)
 
     def decompose(self, x: Value) -> Value:
         if len(self.axes) > 1:
@@ -293,9 +293,11 @@ class InverseRealFft(Fourier):
         expect_dtype("z", z, COMPLEXES, "complex")
         if not require(">=", self.n, 1):
             raise ShapeError(f"n must be at least 1, not {self.n}")
-        found = self.along(z.shape)[-1]
-        if not require("==", found, half(self.n)):
-            raise ShapeError(f"{self.n} real numbers have {half(self.n)} elements on axis {self.axes[-1]}, not {found}")
+        length = self.along(z.shape)[-1]
+        if not require("==", length, half(self.n)):
+            raise ShapeError(
+                f"{self.n} real numbers have {half(self.n)} elements on axis {self.axes[-1]}, not {length}"
+            )
         return TensorType(z.dtype.component, resized(z.shape, self.axes[-1], self.n))
 
     def reference(self, z: np.ndarray) -> np.ndarray:
@@ -305,8 +307,8 @@ class InverseRealFft(Fourier):
     def decompose(self, z: Value) -> Value:
         *others, last = self.axes
         if others:
-            whole = Fft(tuple(others), inverse=True, norm=self.norm)(z)
-            return InverseRealFft(self.n, (last,), self.norm)(whole)
+            transformed = Fft(tuple(others), inverse=True, norm=self.norm)(z)
+            return InverseRealFft(self.n, (last,), self.norm)(transformed)
         axis = normalize_axis(last, z.ndim)
         place, mirrored = z.ndim - 1, (self.n + 1) // 2 - 1
         re, im = (move_axis(part(z), axis, place) for part in (real, imag))

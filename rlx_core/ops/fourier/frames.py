@@ -58,14 +58,14 @@ def stft(x: ArrayLike, frame_length: int, hop: int, window: ArrayLike | None = N
     shape = shape_of(signal)
     if not shape:
         raise ShapeError("stft: x must have an axis of samples")
-    own = promote(dtype(signal.dtype), f32)
-    if own.is_complex:
-        raise DtypeError(f"stft: takes real signals, not {own}")
+    real_dtype = promote(dtype(signal.dtype), f32)
+    if real_dtype.is_complex:
+        raise DtypeError(f"stft: takes real signals, not {real_dtype}")
     if not require(">=", shape[-1], length):
         raise ShapeError(f"stft: a signal of {shape[-1]} samples has no frame of {length}")
     count = (shape[-1] - length) // step + 1
-    frames: Any = cast(gather(signal, _samples_of_frames(count, length, step), axis=len(shape) - 1), to=own)
-    weights = _weights("stft", window, length, own)
+    frames: Any = cast(gather(signal, _samples_of_frames(count, length, step), axis=len(shape) - 1), to=real_dtype)
+    weights = _weights("stft", window, length, real_dtype)
     return rfft(frames if weights is None else frames * weights, n=bins)
 
 
@@ -107,18 +107,18 @@ def istft(
     if not require(">=", count, 1):
         raise ShapeError("istft: there are no frames")
     frames: Any = narrow(irfft(z, n=bins), axis=len(shape) - 1, start=0, length=own_length)
-    own = dtype(frames.dtype)
-    weights = _weights("istft", window, own_length, own)
-    squares: Any = ones((own_length,), own) if weights is None else weights * weights
+    frame_dtype = dtype(frames.dtype)
+    weights = _weights("istft", window, own_length, frame_dtype)
+    squares: Any = ones((own_length,), frame_dtype) if weights is None else weights * weights
     _expect_cover(squares, own_length, step, count)
     places, size = _samples_of_frames(count, own_length, step), (count - 1) * step + own_length
-    cover = scatter_add(squares * ones((count, 1), own), places, axis=0, size=size)
+    cover = scatter_add(squares * ones((count, 1), frame_dtype), places, axis=0, size=size)
     added = scatter_add(frames if weights is None else frames * weights, places, axis=len(shape) - 2, size=size)
-    found = added / where(cover < LEAST_COVER, 1, cover)
+    signal = added / where(cover < LEAST_COVER, 1, cover)
     if length is None or length == size:
-        return found
-    last = len(shape_of(found)) - 1
-    return pad_axis(found, last, 0, length - size)  # if the result is longer, the width is negative, which crops
+        return signal
+    last = len(shape_of(signal)) - 1
+    return pad_axis(signal, last, 0, length - size)  # if the result is longer, the width is negative, which crops
 
 
 def _lengths(name: str, frame_length: int, hop: int, n: int | None) -> tuple[int, int, int]:
@@ -127,14 +127,14 @@ def _lengths(name: str, frame_length: int, hop: int, n: int | None) -> tuple[int
     return length, step, length if n is None else whole(f"{name}: n", n, least=length)
 
 
-def _weights(name: str, window: Any, length: int, of: DType) -> Any:
+def _weights(name: str, window: Any, length: int, target: DType) -> Any:
     """Return the window in the dtype of the frames; `None` if there is none."""
     if window is None:
         return None
     weights = operand(window)
     if tuple(shape_of(weights)) != (length,):
         raise ShapeError(f"{name}: a window for frames of {length} must be [{length}], not {list(shape_of(weights))}")
-    return cast(weights, to=of)
+    return cast(weights, to=target)
 
 
 def _samples_of_frames(count: Dim, length: int, step: int) -> Any:

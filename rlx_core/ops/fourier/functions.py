@@ -222,14 +222,14 @@ def _sizes_and_axes(name: str, shape: Sequence[Dim], s: Sizes, axes: Axes) -> tu
 def _resized(x: Any, axes: Sequence[int], sizes: Sequence[Dim | None]) -> Any:
     """Return `x` cropped, or padded with zeros, along axes with a requested size."""
     for axis, size in zip(axes, sizes, strict=True):
-        own = shape_of(x)[axis]
-        if size is None or size == own:
+        length = shape_of(x)[axis]
+        if size is None or size == length:
             continue
-        kept = smaller(own, size)
-        if kept != own:
-            x = narrow(x, axis=axis, start=0, length=kept)
-        if kept != size:
-            x = pad_axis(x, axis, 0, size - kept)
+        retained = smaller(length, size)
+        if retained != length:
+            x = narrow(x, axis=axis, start=0, length=retained)
+        if retained != size:
+            x = pad_axis(x, axis, 0, size - retained)
     return x
 
 
@@ -242,18 +242,18 @@ def fftfreq(n: Dim, d: float = 1.0, *, dtype: DType | str | None = None, device:
 
     The dtype is f32 by default, as for all creation functions; `dtype` may be f64.
     """
-    count, scale, wanted = _frequencies("fftfreq", n, d, dtype, device)
+    count, scale, target = _frequencies("fftfreq", n, d, dtype, device)
     place = iota(axis=0, shape=(count,))
     size: Any = count if isinstance(count, int) else dim_value(size=count)
     middle = (count + 1) // 2 if isinstance(count, int) else dim_value(size=(count + 1) // 2)
-    return cast(cast(where(place < middle, place, place - size), to=f64) * scale, to=wanted)
+    return cast(cast(where(place < middle, place, place - size), to=f64) * scale, to=target)
 
 
 @checked_call
 def rfftfreq(n: Dim, d: float = 1.0, *, dtype: DType | str | None = None, device: str | None = None) -> Array:
     """The frequencies of `rfft` of `n` samples at distance `d`: 0, 1, .., n div 2 over `n·d`."""
-    count, scale, wanted = _frequencies("rfftfreq", n, d, dtype, device)
-    return cast(cast(iota(axis=0, shape=(half(count),)), to=f64) * scale, to=wanted)
+    count, scale, target = _frequencies("rfftfreq", n, d, dtype, device)
+    return cast(cast(iota(axis=0, shape=(half(count),)), to=f64) * scale, to=target)
 
 
 def _frequencies(name: str, n: Dim, d: float, dtype: DType | str | None, device: str | None) -> tuple[Dim, Any, DType]:
@@ -265,12 +265,12 @@ def _frequencies(name: str, n: Dim, d: float, dtype: DType | str | None, device:
     spacing = number(f"{name}: d", d)
     if spacing == 0:
         raise ConfigError(f"{name}: samples at distance 0 have no frequencies")
-    wanted = f32 if dtype is None else _dtype(dtype)
-    if not wanted.is_float:
-        raise DtypeError(f"{name}: frequencies are floats, not {wanted}")
+    target = f32 if dtype is None else _dtype(dtype)
+    if not target.is_float:
+        raise DtypeError(f"{name}: frequencies are floats, not {target}")
     if isinstance(count, int):
-        return count, 1.0 / (count * spacing), wanted
-    return count, 1.0 / (cast(dim_value(size=count), to=f64) * spacing), wanted
+        return count, 1.0 / (count * spacing), target
+    return count, 1.0 / (cast(dim_value(size=count), to=f64) * spacing), target
 
 
 @checked_call

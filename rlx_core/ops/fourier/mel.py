@@ -47,8 +47,8 @@ def log_mel(spectrum: ArrayLike, filterbank: ArrayLike, *, floor: float = 1e-10,
     floor, base = number("log_mel: floor", floor), number("log_mel: base", base)
     if not floor > 0 or not base > 1:
         raise ConfigError(f"log_mel: floor must be above 0 and base above 1, not {floor!r} and {base!r}")
-    own = dtype(powers.dtype)
-    if own.is_complex or dtype(bands.dtype).is_complex:
+    power_dtype = dtype(powers.dtype)
+    if power_dtype.is_complex or dtype(bands.dtype).is_complex:
         raise DtypeError(
             "log_mel: spectrum and filterbank must be real, not complex", hint="rlx.abs(spectrum) ** 2 has the powers"
         )
@@ -57,7 +57,7 @@ def log_mel(spectrum: ArrayLike, filterbank: ArrayLike, *, floor: float = 1e-10,
             f"log_mel: filterbank must be [bands, bins] with the bins of the spectrum {list(powers.shape)}, "
             f"not {list(bands.shape)}"
         )
-    wide = promote(own, f32)  # the floor underflows in f16
+    wide = promote(power_dtype, f32)  # the floor underflows in f16
     energy = matmul(cast(powers, to=wide), cast(matrix_transpose(bands), to=wide))
     level = log(where(greater(energy, floor), energy, floor)) / math.log(base)
-    return cast(level, to=own if own.is_float else wide)
+    return cast(level, to=power_dtype if power_dtype.is_float else wide)

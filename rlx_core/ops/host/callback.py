@@ -67,10 +67,10 @@ class HostFunction:
 
 def host_function(function: Callable[..., Any], name: str) -> HostFunction:
     """Return a Python function as an attribute of ops."""
-    made = HostFunction(name, f"{_PROCESS}-{next(_numbers)}")
-    object.__setattr__(made, "call", function)
-    _known[made.key] = made
-    return made
+    result = HostFunction(name, f"{_PROCESS}-{next(_numbers)}")
+    object.__setattr__(result, "call", function)
+    _known[result.key] = result
+    return result
 
 
 def _raised_at(error: Exception) -> list[Fact]:
@@ -91,12 +91,12 @@ def expect_given(op: PureCallback | DebugCallback, x: Sequence[TensorType]) -> N
     """
     if len(x) != len(op.dtypes):
         raise WrongInputCountError(f"{op.title}: {op.function.name} takes {len(op.dtypes)} operands, not {len(x)}")
-    for k, (found, wanted) in enumerate(zip(x, op.dtypes, strict=True)):
-        if found.dtype.kind != wanted.kind:
-            raise DtypeError(f"operand {k} of {op.function.name} must be {wanted}, not {found.dtype}")
-        if found.shape[: len(op.batch_shape)] != op.batch_shape:
+    for k, (actual, expected) in enumerate(zip(x, op.dtypes, strict=True)):
+        if actual.dtype.kind != expected.kind:
+            raise DtypeError(f"operand {k} of {op.function.name} must be {expected}, not {actual.dtype}")
+        if actual.shape[: len(op.batch_shape)] != op.batch_shape:
             axes = ", ".join(map(str, op.batch_shape))
-            raise ShapeError(f"operand {k} of {op.function.name} must begin with [{axes}], and is {found}")
+            raise ShapeError(f"operand {k} of {op.function.name} must begin with [{axes}], and is {actual}")
 
 
 def per_example(batch: Sequence[int], arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
@@ -130,9 +130,9 @@ class PureCallback(CustomDerivative, Op):
         return tuple(t.with_shape((*self.batch_shape, *t.shape)) for t in self.results)
 
     def reference(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        given = [a.astype(d.numpy, copy=False) for a, d in zip(arrays, self.dtypes, strict=True)]
+        converted = [a.astype(d.numpy, copy=False) for a, d in zip(arrays, self.dtypes, strict=True)]
         shape = tuple(d.__index__() for d in self.batch_shape)
-        calls = [self._called(each) for each in per_example(shape, given)]
+        calls = [self._called(each) for each in per_example(shape, converted)]
         columns = zip(*calls, strict=True) if calls else ([] for _ in self.results)
         return tuple(
             np.asarray(list(column), t.dtype.numpy).reshape((*shape, *t.static_shape))
@@ -140,13 +140,13 @@ class PureCallback(CustomDerivative, Op):
         )
 
     def _called(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        found = [np.asarray(a) for a in self.function(arrays)]
-        for k, (array, wanted) in enumerate(zip(found, self.results, strict=True)):
-            if array.shape != wanted.static_shape or array.dtype != wanted.dtype.numpy:
+        outputs = [np.asarray(a) for a in self.function(arrays)]
+        for k, (array, expected) in enumerate(zip(outputs, self.results, strict=True)):
+            if array.shape != expected.static_shape or array.dtype != expected.dtype.numpy:
                 raise CallbackError(
-                    f"callback {self.function.name}: result {k} must be {wanted}, not {array.dtype}{list(array.shape)}"
+                    f"callback {self.function.name}: result {k} must be {expected}, not {array.dtype}{list(array.shape)}"
                 )
-        return found
+        return outputs
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
         mapped = evolve(self, batch_shape=(size, *self.batch_shape))
@@ -206,9 +206,9 @@ class DebugCallback(Op):
         return TensorType(bool_, self.batch_shape)
 
     def reference(self, *arrays: np.ndarray) -> np.ndarray:
-        given = [a.astype(d.numpy, copy=False) for a, d in zip(arrays, self.dtypes, strict=True)]
+        converted = [a.astype(d.numpy, copy=False) for a, d in zip(arrays, self.dtypes, strict=True)]
         shape = tuple(d.__index__() for d in self.batch_shape)
-        for each in per_example(shape, given):
+        for each in per_example(shape, converted):
             self.function(each)
         return np.zeros(shape, np.bool_)
 

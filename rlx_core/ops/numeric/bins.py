@@ -153,10 +153,10 @@ def _segments(name: str, mode: Any, start: Any, data: Any, ids: Any, count: Dim)
 
 
 def _extreme(data: Any, *, lowest: bool) -> Any:
-    own = dtype_of(data)
-    if not own.is_real:
-        raise DtypeError(f"segments have extremes of real numbers, not of {own}")
-    if own.is_float:
+    data_dtype = dtype_of(data)
+    if not data_dtype.is_real:
+        raise DtypeError(f"segments have extremes of real numbers, not of {data_dtype}")
+    if data_dtype.is_float:
         return -np.inf if lowest else np.inf
-    bounds = np.iinfo(own.numpy)
+    bounds = np.iinfo(data_dtype.numpy)
     return bounds.min if lowest else bounds.max

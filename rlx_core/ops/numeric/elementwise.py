@@ -67,10 +67,10 @@ __all__ = [
 
 def floating(x: Any) -> Any:
     """Return `x` in floating point: integers and bools become f32, 64-bit ones f64, as in `mean`."""
-    own = dtype_of(x)
-    if own.is_differentiable:
+    source_dtype = dtype_of(x)
+    if source_dtype.is_differentiable:
         return operand(x)
-    return cast(operand(x), to=f64 if own.itemsize == 8 else f32)
+    return cast(operand(x), to=f64 if source_dtype.itemsize == 8 else f32)
 
 
 @checked_call
@@ -113,11 +113,11 @@ def fmod(x1: Any, x2: Any) -> Any:
     `remainder` has the sign of `x2`.
     """
     if dtype_of(x1).is_float or dtype_of(x2).is_float:
-        rest = remainder(abs(x1), abs(x2))
-        return where(signbit(floating(x1)), negative(rest), rest)
-    rest = remainder(x1, x2)
+        residue = remainder(abs(x1), abs(x2))
+        return where(signbit(floating(x1)), negative(residue), residue)
+    residue = remainder(x1, x2)
     # Not by absolute values: that of the smallest integer overflows.
-    return where(logical_and(not_equal(rest, 0), less(x1, 0) ^ less(x2, 0)), subtract(rest, x2), rest)
+    return where(logical_and(not_equal(residue, 0), less(x1, 0) ^ less(x2, 0)), subtract(residue, x2), residue)
 
 
 @checked_call
@@ -158,10 +158,10 @@ def isneginf(x: Any) -> Any:
 def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Numbers in place of NaN and the infinities: by default 0, and the largest and the lowest of the dtype."""
     x = asarray(x)
-    own = dtype_of(x)
-    if not own.is_float:
+    source_dtype = dtype_of(x)
+    if not source_dtype.is_float:
         return x
-    largest = finfo(own).max
+    largest = finfo(source_dtype).max
     up, down = (largest if posinf is None else posinf), (-largest if neginf is None else neginf)
     return where(isnan(x), nan, where(isposinf(x), up, where(isneginf(x), down, x)))
 

@@ -76,25 +76,27 @@ def nanmedian(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def _quantile(
-    name: str, x: Any, q: Any, whole: int, axis: Axis, keepdims: bool, method: str, *, passes_nan: bool
+    name: str, x: Any, q: Any, full_scale: int, axis: Axis, keepdims: bool, method: str, *, passes_nan: bool
 ) -> Any:
     choice(f"{name}: method", method, get_args(Method))
     x, rank = floating(x), len(shape_of(x))
-    shares = _shares(name, q, whole)
+    shares = _shares(name, q, full_scale)
     gone = sorted(axes_of(x, axis))
-    kept = [d for i, d in enumerate(shape_of(x)) if i not in gone]
+    kept_shape = [d for i, d in enumerate(shape_of(x)) if i not in gone]
     count = product([shape_of(x)[a] for a in gone])
     if count == 0:
         raise ShapeError(f"{name}: x {list(shape_of(x))} has no element over axes {gone}")
-    lines = sort(reshape(moveaxis(x, tuple(gone), tuple(range(rank - len(gone), rank))), (*kept, count)))
+    lines = sort(reshape(moveaxis(x, tuple(gone), tuple(range(rank - len(gone), rank))), (*kept_shape, count)))
     nans = isnan(lines)
     numbers = sum(cast(logical_not(nans), to="i64"), axis=-1, keepdims=True) if passes_nan else asarray(count)
     if isinstance(count, int) and not passes_nan and isinstance(shares, np.ndarray):
-        at = shares * (count - 1)  # known now, in f64
+        positions = shares * (count - 1)  # known now, in f64
     else:
-        held = dtype_of(lines).accumulator  # narrow floats cannot represent every position
-        at = multiply(cast(asarray(shares), to=held), maximum(cast(subtract(numbers, 1), to=held), 0))
-    y = _between(lines, broadcast_to(at, (*kept, shape_of(at)[-1])), method)
+        accumulator = dtype_of(lines).accumulator  # narrow floats cannot represent every position
+        positions = multiply(
+            cast(asarray(shares), to=accumulator), maximum(cast(subtract(numbers, 1), to=accumulator), 0)
+        )
+    y = _between(lines, broadcast_to(positions, (*kept_shape, shape_of(positions)[-1])), method)
     y = where(numbers == 0, np.nan, y) if passes_nan else where(any(nans, axis=-1, keepdims=True), np.nan, y)
     y = moveaxis(y, -1, 0)
     if flag(f"{name}: keepdims", keepdims):
@@ -103,29 +105,29 @@ def _quantile(
     return reshape(y, shape_of(y)[1:]) if not shape_of(q) else y
 
 
-def _shares(name: str, q: Any, whole: int) -> Any:
+def _shares(name: str, q: Any, full_scale: int) -> Any:
     """Return `q` as a vector from 0 to 1."""
     if len(shape_of(q)) > 1:
         raise ShapeError(f"{name}: q is one number or a line of them, not {list(shape_of(q))}")
     if hasattr(q, "node"):
-        return reshape(q / whole, (-1,))
+        return reshape(q / full_scale, (-1,))
     array = as_array(q)
     if array.dtype.kind not in "iuf":
         raise DtypeError(f"{name}: q must be real numbers, not {array.dtype}")
-    known = array.reshape(-1).astype(np.float64) / whole
+    known = array.reshape(-1).astype(np.float64) / full_scale
     if not ((known >= 0) & (known <= 1)).all():
-        raise ConfigError(f"{name}: q must lie between 0 and {whole}, not {q!r}")
+        raise ConfigError(f"{name}: q must lie between 0 and {full_scale}, not {q!r}")
     return known
 
 
-def _between(lines: Any, at: Any, method: str) -> Any:
+def _between(lines: Any, positions: Any, method: str) -> Any:
     """Return the elements of sorted vectors at fractional positions."""
     if method == "nearest":
-        return take_along_axis(lines, cast(round(at), to="i64"))
-    low, high = (cast(bound(at), to="i64") for bound in (floor, ceil))
+        return take_along_axis(lines, cast(round(positions), to="i64"))
+    low, high = (cast(bound(positions), to="i64") for bound in (floor, ceil))
     if method in ("lower", "higher"):
         return take_along_axis(lines, low if method == "lower" else high)
     below, above = take_along_axis(lines, low), take_along_axis(lines, high)
-    part = 0.5 if method == "midpoint" else cast(subtract(at, floor(at)), to=lines.dtype)
+    part = 0.5 if method == "midpoint" else cast(subtract(positions, floor(positions)), to=lines.dtype)
     # Where both are equal, possibly infinite, no interpolation is needed.
     return where(below == above, below, add(below, multiply(part, subtract(above, below))))

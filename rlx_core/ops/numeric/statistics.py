@@ -81,10 +81,10 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     y = floating(y)
     place = normalize_axis(axis, len(shape_of(y)))
     size = shape_of(y)[place]
-    sooner, later = (narrow(y, axis=place, start=start, length=size - 1) for start in (0, 1))
+    sooner, following = (narrow(y, axis=place, start=start, length=size - 1) for start in (0, 1))
     if x is not None:
         x = floating(x)
         if len(shape_of(x)) == 1:
             x = reshape(x, [size if i == place else 1 for i in range(len(shape_of(y)))])
         dx = diff(x, axis=place)
-    return sum(multiply(dx, multiply(0.5, sooner + later)), axis=place)
+    return sum(multiply(dx, multiply(0.5, sooner + following)), axis=place)

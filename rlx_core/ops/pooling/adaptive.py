@@ -47,12 +47,14 @@ def adaptive_avg_pool(x: ArrayLike, output_size: Steps, *, layout: Layout = "nch
         weights = (inside / (last - first)).astype(as_dtype(data.dtype).numpy)
         return move_axis(mat_mul(move_axis(data, axis, data.ndim - 1), weights), data.ndim - 1, axis)
 
-    def averages(data: Any, **at: Any) -> Any:
-        return totals.avg_pool(data, **at)
+    def averages(data: Any, **geometry: Any) -> Any:
+        return totals.avg_pool(data, **geometry)
 
     def pooled(data: Any) -> Any:
-        own, held = averaged_dtypes(data)
-        return cast(_adapted("adaptive_avg_pool", cast(data, to=held), output_size, averages, along), to=own)
+        result_dtype, accumulator = averaged_dtypes(data)
+        return cast(
+            _adapted("adaptive_avg_pool", cast(data, to=accumulator), output_size, averages, along), to=result_dtype
+        )
 
     return spatially("adaptive_avg_pool", x, layout, pooled)
 
@@ -86,15 +88,15 @@ def _adapted(
     along: Callable[[Any, int, np.ndarray, np.ndarray], Any],
 ) -> Any:
     """Return the pool of windows of one size if the sizes divide, else of one axis after the other, with first and last cells."""
-    wanted = steps(f"{what}: output_size", sizes, data.ndim - 2)
-    own = data.shape[2:]
-    for n, m in zip(own, wanted, strict=True):
+    output_sizes = steps(f"{what}: output_size", sizes, data.ndim - 2)
+    input_sizes = data.shape[2:]
+    for n, m in zip(input_sizes, output_sizes, strict=True):
         if not isinstance(n, int) or n < 1 or m < 1:
             raise ShapeError(f"{what}: an axis goes from a known size of at least 1 to another, not from {n} to {m}")
-    if all(n % m == 0 for n, m in zip(own, wanted, strict=True)):
-        cells = tuple(n // m for n, m in zip(own, wanted, strict=True))
+    if all(n % m == 0 for n, m in zip(input_sizes, output_sizes, strict=True)):
+        cells = tuple(n // m for n, m in zip(input_sizes, output_sizes, strict=True))
         return pool(data, kernel=cells, stride=cells)
-    for axis, (n, m) in enumerate(zip(own, wanted, strict=True), 2):
+    for axis, (n, m) in enumerate(zip(input_sizes, output_sizes, strict=True), 2):
         if n != m:
             i = np.arange(m)
             data = along(data, axis, i * n // m, -(-(i + 1) * n // m))

@@ -33,8 +33,8 @@ class ExtremePool(PoolOp):
 
     def _positions(self, x: Value) -> Value:
         geometry = self.geometry(self.kernel)
-        whole = surrounded(x, geometry, self.fill(x)) if geometry.is_padded else x
-        return pool_positions(whole, extreme=self.extreme, **self.attributes())
+        padded = surrounded(x, geometry, self.fill(x)) if geometry.is_padded else x
+        return pool_positions(padded, extreme=self.extreme, **self.attributes())
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:

@@ -201,10 +201,10 @@ def lp_pool(
     if not exponent > 0:
         raise ConfigError(f"lp_pool: p must be above 0, not {p!r}")
 
-    def summed(data: Any, **at: Any) -> Any:
-        own, held = averaged_dtypes(data)
-        total = totals.sum_pool(pow(absolute(cast(data, to=held)), exponent), **at)
-        return cast(pow(total, 1 / exponent), to=own)
+    def summed(data: Any, **geometry: Any) -> Any:
+        result_dtype, accumulator = averaged_dtypes(data)
+        total = totals.sum_pool(pow(absolute(cast(data, to=accumulator)), exponent), **geometry)
+        return cast(pow(total, 1 / exponent), to=result_dtype)
 
     return _pooled("lp_pool", summed, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
@@ -245,46 +245,51 @@ def _pooled(
 
     def pooled(data: Any) -> Any:
         cells = steps(f"{what}: kernel_size", kernel, data.ndim - 2)
-        at = windows(what, data, cells, cells if stride is None else stride, padding, dilation)
-        data, settings = ceiled(what, data, cells, {**at, **more}) if is_ceiled else (data, {**at, **more})
+        geometry = windows(what, data, cells, cells if stride is None else stride, padding, dilation)
+        data, settings = ceiled(what, data, cells, {**geometry, **more}) if is_ceiled else (data, {**geometry, **more})
         return pool(data, kernel=cells, **settings)
 
     return spatially(what, x, layout, pooled)
 
 
-def ceiled(what: str, data: Any, cells: tuple[int, ...], at: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def ceiled(what: str, data: Any, cells: tuple[int, ...], geometry: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the operand and the attributes of a pool whose last windows may exceed the padded operand.
 
     A window is added if it begins before the last cell, or in the padding before. Cells beyond the padding are always ignored.
     """
     beyond = []
     for axis, (size, cell) in enumerate(zip(data.shape[2:], cells, strict=True)):
-        lo, hi, stride = at["lo"][axis], at["hi"][axis], at["stride"][axis]
+        lo, hi, stride = geometry["lo"][axis], geometry["hi"][axis], geometry["stride"][axis]
         if not isinstance(size, int):
             raise ShapeError(
                 f"{what}: ceil_mode depends on sizes that are known, not {size}", hint="pass numbers as padding"
             )
-        rest = lo + size + hi - at["dilation"][axis] * (cell - 1) - 1
-        count = -(-rest // max(stride, 1)) + 1
+        remaining = lo + size + hi - geometry["dilation"][axis] * (cell - 1) - 1
+        count = -(-remaining // max(stride, 1)) + 1
         if (count - 1) * stride >= lo + size:
             count -= 1
-        beyond.append(max((count - 1) * stride - rest, 0))
+        beyond.append(max((count - 1) * stride - remaining, 0))
     if not any(beyond):
-        return data, at
-    wider = tuple(h + b for h, b in zip(at["hi"], beyond, strict=True))
-    if not at.get("count_include_pad"):
-        return data, {**at, "hi": wider}
+        return data, geometry
+    wider = tuple(h + b for h, b in zip(geometry["hi"], beyond, strict=True))
+    if not geometry.get("count_include_pad"):
+        return data, {**geometry, "hi": wider}
     # Padding is averaged as zeros; cells beyond it are ignored.
     none = (0,) * len(cells)
-    return fitted(data, at["lo"], at["hi"]), {**at, "lo": none, "hi": tuple(beyond), "count_include_pad": False}
+    return fitted(data, geometry["lo"], geometry["hi"]), {
+        **geometry,
+        "lo": none,
+        "hi": tuple(beyond),
+        "count_include_pad": False,
+    }
 
 
 def averaged_dtypes(data: Any) -> tuple[DType, DType]:
     """Return the dtype of means of x, which are floats, and the accumulation dtype."""
-    own = as_dtype(data.dtype)
-    if not own.is_differentiable:
-        own = f64 if own.itemsize == 8 else f32
-    return own, own.accumulator
+    result_dtype = as_dtype(data.dtype)
+    if not result_dtype.is_differentiable:
+        result_dtype = f64 if result_dtype.itemsize == 8 else f32
+    return result_dtype, result_dtype.accumulator
 
 
 def _spatial(data: Any) -> tuple[int, ...]:

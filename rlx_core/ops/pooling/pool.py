@@ -40,13 +40,13 @@ class SpatialPool(Windowed):
         expect_rank("x", x, 3, 2 + MOST_AXES)
         if len(self.kernel) != x.rank - 2:
             raise ShapeError(f"kernel has {len(self.kernel)} numbers for {x.rank - 2} spatial axes")
-        found = self.geometry(self.kernel)
-        for axis, (lo, hi, extent) in enumerate(zip(found.lo, found.hi, found.extents, strict=True)):
+        geometry = self.geometry(self.kernel)
+        for axis, (lo, hi, extent) in enumerate(zip(geometry.lo, geometry.hi, geometry.extents, strict=True)):
             if max(lo, hi) >= extent:
                 raise ShapeError(
                     f"padding {lo} and {hi} must be below {extent}, the cells that a window spans along axis {axis}"
                 )
-        return found
+        return geometry
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         operands = [merged(v, 0, 1) for v in all_batched(size, x, is_batched)]

@@ -74,9 +74,9 @@ class PoolPositions(SpatialPool):
         counted = read if inside is None else where(inside, read, beaten)
         best = (max_axes if self.extreme == "max" else min_axes)(counted, axes=axes, keep_dim=True)
         is_best = (read == best) | (read != read) if x.dtype in FLOATS else read == best
-        found = is_best if inside is None else is_best & inside
+        is_match = is_best if inside is None else is_best & inside
         number = expand(cell_numbers(geometry), read.shape)
-        return min_axes(where(found, number, scalar(geometry.cells, i32)), axes=axes)
+        return min_axes(where(is_match, number, scalar(geometry.cells, i32)), axes=axes)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero, ...]:
         return (ZERO,)
@@ -102,16 +102,16 @@ def cell_numbers(geometry: Geometry) -> Value:
     total: Any = None
     after = 1
     for axis in reversed(range(geometry.rank)):
-        own = iota(axis=axis, shape=(*geometry.kernel, *(1,) * geometry.rank), dtype=i32) * after
-        total = own if total is None else total + own
+        offsets = iota(axis=axis, shape=(*geometry.kernel, *(1,) * geometry.rank), dtype=i32) * after
+        total = offsets if total is None else total + offsets
         after *= geometry.kernel[axis]
-    found: Value = total
-    return found
+    result: Value = total
+    return result
 
 
 def is_inside(x: Value, geometry: Geometry, counts: Shape) -> Value | None:
     """Return which cells of the windows are not padding, `bool[k.., o..]`; `None` if there is no padding."""
-    found: Any = None
+    result: Any = None
     rank = geometry.rank
     for axis in range(rank):
         lo, hi = geometry.lo[axis], geometry.hi[axis]
@@ -121,9 +121,9 @@ def is_inside(x: Value, geometry: Geometry, counts: Shape) -> Value | None:
         cell = iota(axis=axis, shape=shape, dtype=i32) * geometry.dilation[axis]
         place = cell + iota(axis=rank + axis, shape=shape, dtype=i32) * geometry.stride[axis]
         end = x.shape[2 + axis] - hi
-        own = (place >= lo) & (place < (end if isinstance(end, int) else cast(dim_value(size=end), to=i32)))
-        found = own if found is None else found & own
-    inside: Value | None = found
+        in_bounds = (place >= lo) & (place < (end if isinstance(end, int) else cast(dim_value(size=end), to=i32)))
+        result = in_bounds if result is None else result & in_bounds
+    inside: Value | None = result
     return inside
 
 

@@ -68,9 +68,9 @@ class AvgPool(PoolOp):
         return averaged(x)
 
     def infer(self, x: TensorType) -> TensorType:
-        found = x.with_shape((*x.shape[:2], *self.windows(x).counts(x.shape[2:])))
+        result = x.with_shape((*x.shape[:2], *self.windows(x).counts(x.shape[2:])))
         expect_dtype("x", x, FLOATS, "a float")
-        return found
+        return result
 
     def decompose(self, x: Value) -> Value:
         if self.count_include_pad or not self.geometry(self.kernel).is_padded:

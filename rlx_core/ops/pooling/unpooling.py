@@ -32,24 +32,24 @@ __all__ = ["cells_of_windows", "fractional_max_pool", "max_unpool"]
 
 def cells_of_windows(data: Any, geometry: Geometry, settings: dict[str, Any]) -> Any:
     """Return the index of each window's largest cell among those of a channel of `data`, `i32[n, c, o..]`."""
-    whole = data
+    padded = data
     if geometry.is_padded:
         kind = as_dtype(data.dtype)
         beaten = np.asarray(extreme_of_nothing(kind, "max"), kind.numpy)
-        whole = pad(data, beaten, lo=(0, 0, *geometry.lo), hi=(0, 0, *geometry.hi))
-    within = pool_positions(whole, extreme="max", **settings)
-    found: Any = 0
+        padded = pad(data, beaten, lo=(0, 0, *geometry.lo), hi=(0, 0, *geometry.hi))
+    within = pool_positions(padded, extreme="max", **settings)
+    result: Any = 0
     cells_after: Any = 1
     numbers_after = 1
     for axis in reversed(range(geometry.rank)):
         cell = (within // numbers_after) % geometry.kernel[axis]
         window = iota(axis=2 + axis, shape=within.shape, dtype=i32)
         place = window * geometry.stride[axis] + cell * geometry.dilation[axis] - geometry.lo[axis]
-        found = found + place * cells_after
+        result = result + place * cells_after
         numbers_after *= geometry.kernel[axis]
         size = data.shape[2 + axis]
         cells_after = cells_after * (size if isinstance(size, int) else cast(dim_value(size=size), to=i32))
-    return found
+    return result
 
 
 @checked_call
@@ -81,22 +81,22 @@ def max_unpool(
     >>> max_unpool(values, indices, 2).tolist()
     [[[0.0, 3.0, 2.0, 0.0]]]
     """
-    values, at = (channels_second("max_unpool", each, layout) for each in (x, indices))
-    if as_dtype(at.dtype) not in INTEGERS:
-        raise DtypeError(f"max_unpool: indices must be integers, not {as_dtype(at.dtype)}")
-    if tuple(at.shape) != tuple(values.shape):
-        raise ShapeError(f"max_unpool: indices are {list(at.shape)}, and x is {list(values.shape)}")
+    values, positions = (channels_second("max_unpool", each, layout) for each in (x, indices))
+    if as_dtype(positions.dtype) not in INTEGERS:
+        raise DtypeError(f"max_unpool: indices must be integers, not {as_dtype(positions.dtype)}")
+    if tuple(positions.shape) != tuple(values.shape):
+        raise ShapeError(f"max_unpool: indices are {list(positions.shape)}, and x is {list(values.shape)}")
     rank = values.ndim - 2
     cells, pads = steps("max_unpool: kernel_size", kernel_size, rank), steps("max_unpool: padding", padding, rank)
     hops = cells if stride is None else steps("max_unpool: stride", stride, rank)
     shape = [(o - 1) * s - 2 * p + k for o, s, p, k in zip(values.shape[2:], hops, pads, cells, strict=True)]
-    wanted = shape if output_size is None else list(output_size)
-    if len(wanted) != rank:
-        raise ShapeError(f"max_unpool: output_size has {len(wanted)} numbers for {rank} spatial axes")
+    output_sizes = shape if output_size is None else list(output_size)
+    if len(output_sizes) != rank:
+        raise ShapeError(f"max_unpool: output_size has {len(output_sizes)} numbers for {rank} spatial axes")
     lead = values.shape[:2]
-    nothing = zeros((*lead, product(wanted)), dtype=as_dtype(values.dtype))
-    flat = (reshape(each, (*lead, product(values.shape[2:]))) for each in (at, values))
-    return with_layout(reshape(put_along_axis(nothing, *flat, axis=2), (*lead, *wanted)), layout)
+    nothing = zeros((*lead, product(output_sizes)), dtype=as_dtype(values.dtype))
+    flat = (reshape(each, (*lead, product(values.shape[2:]))) for each in (positions, values))
+    return with_layout(reshape(put_along_axis(nothing, *flat, axis=2), (*lead, *output_sizes)), layout)
 
 
 @checked_call
@@ -123,12 +123,12 @@ def fractional_max_pool(
 
     def pooled(data: Any) -> Any:
         rank = data.ndim - 2
-        cells, wanted = (
+        cells, output_sizes = (
             steps(f"fractional_max_pool: {name}", value, rank)
             for name, value in (("kernel_size", kernel_size), ("output_size", output_size))
         )
         drawn = uniform(key, (*data.shape[:2], rank))
-        for axis, (cell, count) in enumerate(zip(cells, wanted, strict=True), 2):
+        for axis, (cell, count) in enumerate(zip(cells, output_sizes, strict=True), 2):
             size = data.shape[axis]
             if not isinstance(size, int) or size < cell + count - 1:
                 raise ShapeError(
@@ -150,6 +150,8 @@ def _pooled_along(data: Any, axis: int, cell: int, count: int, drawn: Any) -> An
     width = (*data.shape[:2], count, cell)
     cells = expand(reshape(first, (*width[:3], 1)), width) + iota(axis=3, shape=width, dtype=i32)
     others = [1] * (data.ndim - 3)
-    at = reshape(cells, (*data.shape[:2], *others[: axis - 2], count * cell, *others[axis - 2 :]))
-    read = take_along_axis(data, expand(at, (*data.shape[:axis], count * cell, *data.shape[axis + 1 :])), axis=axis)
+    indices = reshape(cells, (*data.shape[:2], *others[: axis - 2], count * cell, *others[axis - 2 :]))
+    read = take_along_axis(
+        data, expand(indices, (*data.shape[:axis], count * cell, *data.shape[axis + 1 :])), axis=axis
+    )
     return max_axes(reshape(read, (*data.shape[:axis], count, cell, *data.shape[axis + 1 :])), axes=(axis + 1,))

@@ -57,22 +57,27 @@ def randint(key: Key, shape: Shape, minval: Any, maxval: Any, dtype: DType | str
         ConfigError: There is no integer between the two, or the dtype cannot represent all of them.
         DtypeError: The dtype, or that of a bound, is not an integer dtype.
     """
-    words, of = one_key("random.randint", key), _dtype(dtype)
-    if not of.is_integer:
-        raise DtypeError(f"random.randint: dtype must be an integer, not {of}")
+    words, result_dtype = one_key("random.randint", key), _dtype(dtype)
+    if not result_dtype.is_integer:
+        raise DtypeError(f"random.randint: dtype must be an integer, not {result_dtype}")
     if isinstance(minval, int) and isinstance(maxval, int):
-        limits = np.iinfo(of.numpy)
+        limits = np.iinfo(result_dtype.numpy)
         if not limits.min <= minval < maxval <= limits.max + 1:
-            raise ConfigError(f"random.randint: minval < maxval must be a range of {of}, not {minval} and {maxval}")
+            raise ConfigError(
+                f"random.randint: minval < maxval must be a range of {result_dtype}, not {minval} and {maxval}"
+            )
         span, is_narrow = scalar((maxval - minval) % (1 << 64), u64), maxval - minval <= 1 << 32
         start = scalar(minval % (1 << 64), u64)
     else:
-        held = u64 if of is u64 else i64
-        low, high = (_whole(x, held) for x in (minval, maxval))
-        span, is_narrow = cast(where(less(low, high), subtract(high, low), scalar(0, held)), to=u64), of.itemsize < 8
+        wide_dtype = u64 if result_dtype is u64 else i64
+        low, high = (_whole(x, wide_dtype) for x in (minval, maxval))
+        span, is_narrow = (
+            cast(where(less(low, high), subtract(high, low), scalar(0, wide_dtype)), to=u64),
+            result_dtype.itemsize < 8,
+        )
         start = cast(low, to=u64)
     drawn = (_below_word if is_narrow else _below)(words, dims("random.randint: shape", shape), span)
-    return cast(add(drawn, start), to=of)
+    return cast(add(drawn, start), to=result_dtype)
 
 
 _dtype = dtype
@@ -95,8 +100,8 @@ def categorical(key: Key, logits: Any, axis: int = -1, shape: Shape | None = Non
     Returns:
         i64 of `shape`.
     """
-    of = _float_of("random.categorical", logits)
-    x = moveaxis(cast(logits, to=of), normalize_axis(axis, len(shape_of(logits))), -1)
+    result_dtype = _float_of("random.categorical", logits)
+    x = moveaxis(cast(logits, to=result_dtype), normalize_axis(axis, len(shape_of(logits))), -1)
     weights = exp(subtract(x, largest(x, axis=-1, keepdims=True)))
     rows = tuple(shape_of(weights)[:-1])
     return _drawn(
@@ -133,10 +138,10 @@ def choice(key: Key, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
         ConfigError: Without replacement, more are sampled than there are.
         ShapeError: `p` does not have one number for each.
     """
-    words, wanted = one_key("random.choice", key), dims("random.choice: shape", shape)
+    words, result_shape = one_key("random.choice", key), dims("random.choice: shape", shape)
     place = None if isinstance(a, int) else normalize_axis(axis, len(shape_of(a)))
     count = whole("random.choice: a", a, least=1) if place is None else shape_of(a)[place]
-    many = product(wanted)
+    many = product(result_shape)
     if (
         not flag("random.choice: replace", replace)
         and isinstance(count, int)
@@ -149,15 +154,15 @@ def choice(key: Key, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
     if p is not None:
         weights = cast(p, to=_float_of("random.choice", p))
         if replace:
-            found = _drawn("random.choice", key, weights, wanted)
+            indices = _drawn("random.choice", key, weights, result_shape)
         else:  # the largest of ln p plus Gumbel noise are a sample without replacement
-            found = reshape(_top_k(add(log(weights), gumbel(key, (count,), weights.dtype)), many)[1], wanted)
+            indices = reshape(_top_k(add(log(weights), gumbel(key, (count,), weights.dtype)), many)[1], result_shape)
     elif replace:
         span = scalar(count, u64) if isinstance(count, int) else cast(dim_value(size=count), to=u64)
-        found = cast(_below_word(words, wanted, span), to=i64)
+        indices = cast(_below_word(words, result_shape, span), to=i64)
     else:
-        found = reshape(narrow(_order(key, count), axis=0, start=0, length=many), wanted)
-    return found if place is None else take(a, found, axis=place)
+        indices = reshape(narrow(_order(key, count), axis=0, start=0, length=many), result_shape)
+    return indices if place is None else take(a, indices, axis=place)
 
 
 @checked_call
@@ -178,9 +183,9 @@ def filter_logits(logits: Any, *, top_k: int = 0, top_p: float = 1.0, min_p: flo
     """
     count = whole("random.filter_logits: top_k", top_k, least=0)
     mass, least = (_fraction(f"random.filter_logits: {n}", x) for n, x in (("top_p", top_p), ("min_p", min_p)))
-    of = _float_of("random.filter_logits", logits)
-    x = cast(logits, to=of)
-    none = scalar(-math.inf, of)
+    result_dtype = _float_of("random.filter_logits", logits)
+    x = cast(logits, to=result_dtype)
+    none = scalar(-math.inf, result_dtype)
     size = shape_of(x)[-1]
     if count and not (isinstance(size, int) and count >= size):
         values, _ = _top_k(x, count)
@@ -189,12 +194,12 @@ def filter_logits(logits: Any, *, top_k: int = 0, top_p: float = 1.0, min_p: flo
         order = argsort(x, descending=True)
         likely = softmax(take_along_axis(x, order), axis=-1)
         before = subtract(cumulative_sum(likely, axis=-1), likely)
-        kept = total_of(cast(less(before, scalar(mass, of)), to=i64), axis=-1, keepdims=True)
+        kept_count = total_of(cast(less(before, scalar(mass, result_dtype)), to=i64), axis=-1, keepdims=True)
         # The running sum may stop growing, so the elements before its end are counted, and the most probable one is among them.
-        x = where(less(argsort(order), maximum(kept, scalar(1, i64))), x, none)
+        x = where(less(argsort(order), maximum(kept_count, scalar(1, i64))), x, none)
     if least > 0:
         top = largest(x, axis=-1, keepdims=True)
-        x = where(greater_equal(x, add(top, scalar(math.log(least), of))), x, none)
+        x = where(greater_equal(x, add(top, scalar(math.log(least), result_dtype))), x, none)
     return x
 
 
@@ -217,19 +222,19 @@ def sample_logits(
         ConfigError: A number is outside of its range.
     """
     one_key("random.sample_logits", key)
-    of = _float_of("random.sample_logits", logits)
-    x = cast(logits, to=of)
+    result_dtype = _float_of("random.sample_logits", logits)
+    x = cast(logits, to=result_dtype)
     if isinstance(temperature, Value):
-        heat = cast(temperature, to=of)
-        is_cold = equal(heat, scalar(0.0, of))
-        scaled = divide(x, where(is_cold, scalar(1.0, of), heat))
+        heat = cast(temperature, to=result_dtype)
+        is_cold = equal(heat, scalar(0.0, result_dtype))
+        scaled = divide(x, where(is_cold, scalar(1.0, result_dtype), heat))
     else:
         known = number("random.sample_logits: temperature", temperature)
         if not 0 <= known < math.inf:
             raise ConfigError(f"random.sample_logits: temperature must be at least 0, not {known}")
         if known == 0:
             return argmax(x, axis=-1)
-        is_cold, scaled = None, divide(x, scalar(float(known), of))
+        is_cold, scaled = None, divide(x, scalar(float(known), result_dtype))
     drawn = categorical(key, filter_logits(scaled, top_k=top_k, top_p=top_p, min_p=min_p))
     return drawn if is_cold is None else where(is_cold, argmax(x, axis=-1), drawn)
 
@@ -256,9 +261,9 @@ def _below(words: Any, shape: tuple[Dim, ...], span: Any) -> Any:
 def _high(a: Any, b: Any) -> Any:
     """Return the upper 64 bits of a product."""
     (a0, a1), (b0, b1) = _words_of(a), _words_of(b)
-    crossed = [_words_of(multiply(a0, b1)), _words_of(multiply(a1, b0))]
+    cross_terms = [_words_of(multiply(a0, b1)), _words_of(multiply(a1, b0))]
     (_, middle), top = _words_of(multiply(a0, b0)), multiply(a1, b1)
-    for low, high in crossed:
+    for low, high in cross_terms:
         middle, top = add(middle, low), add(top, high)
     return add(top, bitwise_right_shift(middle, scalar(32, u64)))
 
@@ -280,8 +285,8 @@ def _drawn(what: str, key: Key, weights: Any, shape: tuple[Dim, ...]) -> Any:
     last = narrow(total, axis=-1, start=shape_of(total)[-1] - 1, length=1)
     # One row of samples for each row of weights: the axis of samples comes last.
     u = moveaxis(reshape(u, (many, *rows)), 0, -1)
-    found = search_sorted(total, multiply(u, last), side="right")
-    return reshape(moveaxis(found, -1, 0), shape)
+    indices = search_sorted(total, multiply(u, last), side="right")
+    return reshape(moveaxis(indices, -1, 0), shape)
 
 
 def _order(key: Key, count: Dim) -> Any:
@@ -289,26 +294,26 @@ def _order(key: Key, count: Dim) -> Any:
     return argsort(random_bits(one_key("random.permutation", key), shape=(count,), dtype=u64))
 
 
-def _whole(x: Any, of: DType) -> Any:
+def _whole(x: Any, target: DType) -> Any:
     """Return an integer, or an integer array, in a dtype."""
     if isinstance(x, int):
-        return scalar(x, of)
-    found = x if isinstance(x, Value) else as_array(x)
-    if not _dtype(found.dtype).is_integer:
-        raise DtypeError(f"random.randint: bounds must be integers, not {_dtype(found.dtype)}")
-    return cast(found, to=of)
+        return scalar(x, target)
+    array = x if isinstance(x, Value) else as_array(x)
+    if not _dtype(array.dtype).is_integer:
+        raise DtypeError(f"random.randint: bounds must be integers, not {_dtype(array.dtype)}")
+    return cast(array, to=target)
 
 
 def _float_of(what: str, x: Any) -> DType:
     """Return the float dtype in which probabilities of `x` are computed."""
-    of = dtype_of(x)
-    if not of.is_float:
-        raise DtypeError(f"{what}: probabilities must come from a float, not {of}")
-    return of.accumulator
+    source_dtype = dtype_of(x)
+    if not source_dtype.is_float:
+        raise DtypeError(f"{what}: probabilities must come from a float, not {source_dtype}")
+    return source_dtype.accumulator
 
 
 def _fraction(what: str, x: Any) -> float:
-    found = number(what, x)
-    if not 0 <= found <= 1:
-        raise ConfigError(f"{what} must be from 0 to 1, not {found}")
-    return found
+    fraction = number(what, x)
+    if not 0 <= fraction <= 1:
+        raise ConfigError(f"{what} must be from 0 to 1, not {fraction}")
+    return fraction

@@ -54,13 +54,13 @@ def bits(key: Key, shape: Shape = (), dtype: DType | str = u32) -> Any:
     Raises:
         DtypeError: It is another dtype.
     """
-    words, wanted = one_key("random.bits", key), _dtype(dtype)
-    if wanted not in (u8, u16, u32, u64):
-        raise DtypeError(f"random.bits: dtype must be u8, u16, u32 or u64, not {wanted}")
-    drawn = random_bits(words, shape=dims("random.bits: shape", shape), dtype=u64 if wanted is u64 else u32)
-    if wanted.itemsize >= 4:
+    words, result_dtype = one_key("random.bits", key), _dtype(dtype)
+    if result_dtype not in (u8, u16, u32, u64):
+        raise DtypeError(f"random.bits: dtype must be u8, u16, u32 or u64, not {result_dtype}")
+    drawn = random_bits(words, shape=dims("random.bits: shape", shape), dtype=u64 if result_dtype is u64 else u32)
+    if result_dtype.itemsize >= 4:
         return drawn
-    return cast(bitwise_right_shift(drawn, scalar(32 - 8 * wanted.itemsize, u32)), to=wanted)
+    return cast(bitwise_right_shift(drawn, scalar(32 - 8 * result_dtype.itemsize, u32)), to=result_dtype)
 
 
 _dtype = dtype
@@ -77,14 +77,14 @@ def uniform(key: Key, shape: Shape = (), dtype: DType | str = f32, minval: Any =
         DtypeError: The dtype is not floating-point.
         ConfigError: `minval` is above `maxval`.
     """
-    words, of = one_key("random.uniform", key), float_of("random.uniform", dtype)
-    y = unit(words, dims("random.uniform: shape", shape), of)
+    words, result_dtype = one_key("random.uniform", key), float_of("random.uniform", dtype)
+    y = unit(words, dims("random.uniform: shape", shape), result_dtype)
     if _are_numbers(minval, maxval):
         if not minval <= maxval:
             raise ConfigError(f"random.uniform: minval must be at most maxval, not {minval} and {maxval}")
         if (minval, maxval) == (0, 1):
             return y
-    low, high = parameter(minval, of), parameter(maxval, of)
+    low, high = parameter(minval, result_dtype), parameter(maxval, result_dtype)
     y = add(multiply(y, subtract(high, low)), low)
     return where(less(y, high), y, stop_gradient(nextafter(high, low)))
 
@@ -96,9 +96,9 @@ def normal(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     √2·erfinv(x) of an x that is uniform on (-1, 1) and symmetric: in f32 an odd multiple of 2^-24, which limits results to
     5.42; in f64 of 2^-53, 8.21. Narrow floats are those of f32, rounded.
     """
-    words, of = one_key("random.normal", key), float_of("random.normal", dtype)
-    x = _symmetric(words, dims("random.normal: shape", shape), of.accumulator)
-    return cast(multiply(erfinv(x), scalar(math.sqrt(2), of.accumulator)), to=of)
+    words, result_dtype = one_key("random.normal", key), float_of("random.normal", dtype)
+    x = _symmetric(words, dims("random.normal: shape", shape), result_dtype.accumulator)
+    return cast(multiply(erfinv(x), scalar(math.sqrt(2), result_dtype.accumulator)), to=result_dtype)
 
 
 @checked_call
@@ -116,41 +116,41 @@ def truncated_normal(key: Key, lower: Any, upper: Any, shape: Shape | None = Non
     Raises:
         ConfigError: `lower` is not below `upper`.
     """
-    words, of = one_key("random.truncated_normal", key), float_of("random.truncated_normal", dtype)
+    words, result_dtype = one_key("random.truncated_normal", key), float_of("random.truncated_normal", dtype)
     if _are_numbers(lower, upper) and not lower < upper:
         raise ConfigError(f"random.truncated_normal: lower must be below upper, not {lower} and {upper}")
-    wide = of.accumulator
+    wide = result_dtype.accumulator
     low, high = parameter(lower, wide), parameter(upper, wide)
-    wanted = broadcast_shapes(shape_of(low), shape_of(high)) if shape is None else shape
+    result_shape = broadcast_shapes(shape_of(low), shape_of(high)) if shape is None else shape
     inverse = scalar(math.sqrt(0.5), wide)
     start, end = (erf(multiply(x, inverse)) for x in (low, high))
-    place = inside(words, dims("random.truncated_normal: shape", wanted), wide)
+    place = inside(words, dims("random.truncated_normal: shape", result_shape), wide)
     x = add(multiply(place, subtract(end, start)), start)
-    return cast(clip(multiply(erfinv(x), scalar(math.sqrt(2), wide)), low, high), to=of)
+    return cast(clip(multiply(erfinv(x), scalar(math.sqrt(2), wide)), low, high), to=result_dtype)
 
 
 @checked_call
 def exponential(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the exponential distribution of rate 1: -ln(1 - u)."""
-    words, of = one_key("random.exponential", key), float_of("random.exponential", dtype)
-    u = unit(words, dims("random.exponential: shape", shape), of.accumulator)
-    return cast(negative(log1p(negative(u))), to=of)
+    words, result_dtype = one_key("random.exponential", key), float_of("random.exponential", dtype)
+    u = unit(words, dims("random.exponential: shape", shape), result_dtype.accumulator)
+    return cast(negative(log1p(negative(u))), to=result_dtype)
 
 
 @checked_call
 def laplace(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the Laplace distribution with mean 0 and scale 1."""
-    words, of = one_key("random.laplace", key), float_of("random.laplace", dtype)
-    x = _symmetric(words, dims("random.laplace: shape", shape), of.accumulator)
-    return cast(copysign(log1p(negative(absolute(x))), x), to=of)
+    words, result_dtype = one_key("random.laplace", key), float_of("random.laplace", dtype)
+    x = _symmetric(words, dims("random.laplace: shape", shape), result_dtype.accumulator)
+    return cast(copysign(log1p(negative(absolute(x))), x), to=result_dtype)
 
 
 @checked_call
 def gumbel(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the standard Gumbel distribution: -ln(-ln u), with u from (0, 1)."""
-    words, of = one_key("random.gumbel", key), float_of("random.gumbel", dtype)
-    u = inside(words, dims("random.gumbel: shape", shape), of.accumulator)
-    return cast(negative(log(negative(log(u)))), to=of)
+    words, result_dtype = one_key("random.gumbel", key), float_of("random.gumbel", dtype)
+    u = inside(words, dims("random.gumbel: shape", shape), result_dtype.accumulator)
+    return cast(negative(log(negative(log(u)))), to=result_dtype)
 
 
 @checked_call
@@ -170,65 +170,65 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Shape | None = None) -> Any:
         known = as_array(p)
         if not ((known >= 0) & (known <= 1)).all():
             raise ConfigError(f"random.bernoulli: p must be from 0 to 1, not {p!r}")
-    of = f64 if not _are_numbers(p) and _dtype(_arrayed(p).dtype) is f64 else f32
-    chance = parameter(p, of)
-    wanted = dims("random.bernoulli: shape", shape_of(chance) if shape is None else shape)
-    return less(unit(words, wanted, of), chance)
+    float_dtype = f64 if not _are_numbers(p) and _dtype(_arrayed(p).dtype) is f64 else f32
+    chance = parameter(p, float_dtype)
+    result_shape = dims("random.bernoulli: shape", shape_of(chance) if shape is None else shape)
+    return less(unit(words, result_shape, float_dtype), chance)
 
 
 # --------------------------------------------------------------------------------------- their parts
 
 
-def _whole(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+def _whole(words: Any, shape: Sequence[Dim], dtype: DType) -> Any:
     """Return random integers with the number of random bits of a float, as i32 or i64."""
-    if of is not f64:
+    if dtype is not f64:
         drawn = random_bits(words, shape=shape)
-        return cast(bitwise_right_shift(drawn, scalar(32 - DIGITS[of], u32)), to=i32)
+        return cast(bitwise_right_shift(drawn, scalar(32 - DIGITS[dtype], u32)), to=i32)
     drawn = random_bits(words, shape=shape, dtype=u64)
     first = bitwise_and(bitwise_right_shift(drawn, scalar(5, u64)), scalar((1 << 27) - 1, u64))
     second = bitwise_right_shift(drawn, scalar(38, u64))
     return cast(bitwise_or(bitwise_left_shift(first, scalar(26, u64)), second), to=i64)
 
 
-def unit(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+def unit(words: Any, shape: Sequence[Dim], dtype: DType) -> Any:
     """Return numbers uniform in [0, 1)."""
-    return multiply(cast(_whole(words, shape, of), to=of), scalar(2.0 ** -DIGITS[of], of))
+    return multiply(cast(_whole(words, shape, dtype), to=dtype), scalar(2.0 ** -DIGITS[dtype], dtype))
 
 
-def _odd(words: Any, shape: Sequence[Dim], of: DType, least: int, dropped: int) -> Any:
+def _odd(words: Any, shape: Sequence[Dim], dtype: DType, least: int, dropped: int) -> Any:
     """Return the odd integers from `least` on, exact as floats, after some of the random bits are dropped."""
-    whole = _whole(words, shape, of)
-    held = i64 if of is f64 else i32
+    integer = _whole(words, shape, dtype)
+    integer_dtype = i64 if dtype is f64 else i32
     if dropped:
-        whole = bitwise_right_shift(whole, scalar(dropped, held))
-    return cast(add(multiply(whole, scalar(2, held)), scalar(least, held)), to=of)
+        integer = bitwise_right_shift(integer, scalar(dropped, integer_dtype))
+    return cast(add(multiply(integer, scalar(2, integer_dtype)), scalar(least, integer_dtype)), to=dtype)
 
 
-def _symmetric(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+def _symmetric(words: Any, shape: Sequence[Dim], dtype: DType) -> Any:
     """Return numbers uniform and symmetric in (-1, 1), never 0."""
-    return multiply(_odd(words, shape, of, 1 - (1 << DIGITS[of]), 0), scalar(2.0 ** -DIGITS[of], of))
+    return multiply(_odd(words, shape, dtype, 1 - (1 << DIGITS[dtype]), 0), scalar(2.0 ** -DIGITS[dtype], dtype))
 
 
-def inside(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+def inside(words: Any, shape: Sequence[Dim], dtype: DType) -> Any:
     """Return numbers uniform in (0, 1), with one bit less."""
-    return multiply(_odd(words, shape, of, 1, 1), scalar(2.0 ** -DIGITS[of], of))
+    return multiply(_odd(words, shape, dtype, 1, 1), scalar(2.0 ** -DIGITS[dtype], dtype))
 
 
-def _are_numbers(*given: Any) -> bool:
-    return all(isinstance(x, int | float) for x in given)
+def _are_numbers(*values: Any) -> bool:
+    return all(isinstance(x, int | float) for x in values)
 
 
 def _arrayed(x: Any) -> Any:
     return x if isinstance(x, Value) else as_array(x)
 
 
-def parameter(x: Any, of: DType) -> Any:
+def parameter(x: Any, dtype: DType) -> Any:
     """Return a number or an array in a dtype."""
-    return np.asarray(number("random: a bound", x), of.numpy) if _are_numbers(x) else cast(_arrayed(x), to=of)
+    return np.asarray(number("random: a bound", x), dtype.numpy) if _are_numbers(x) else cast(_arrayed(x), to=dtype)
 
 
-def float_of(what: str, given: DType | str) -> DType:
-    found = _dtype(given)
-    if found not in DIGITS:
-        raise DtypeError(f"{what}: dtype must be a float, not {found}")
-    return found
+def float_of(what: str, requested: DType | str) -> DType:
+    resolved = _dtype(requested)
+    if resolved not in DIGITS:
+        raise DtypeError(f"{what}: dtype must be a float, not {resolved}")
+    return resolved

@@ -103,8 +103,8 @@ class FollowingShape(CustomDerivative, Op):
 
     def _slope(self, z: Value, a: Value) -> Value:
         z, a = (undifferentiated(each, what=f"the derivative of {self.what}") for each in (z, a))
-        found: Value = z * slope_of_logarithm(a, z)
-        return found
+        slope: Value = z * slope_of_logarithm(a, z)
+        return slope
 
     def vjp(self, g: Value, z: Value, a: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         return ZERO, g * self._slope(z, a)

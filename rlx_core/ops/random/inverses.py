@@ -42,17 +42,17 @@ __all__ = [
 @checked_call
 def cauchy(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the standard Cauchy distribution: tan(π(u - 1/2)), with u from (0, 1)."""
-    words, of = one_key("random.cauchy", key), float_of("random.cauchy", dtype)
-    u = inside(words, dims("random.cauchy: shape", shape), of.accumulator)
-    return cast(tan(multiply(subtract(u, 0.5), math.pi)), to=of)
+    words, result_dtype = one_key("random.cauchy", key), float_of("random.cauchy", dtype)
+    u = inside(words, dims("random.cauchy: shape", shape), result_dtype.accumulator)
+    return cast(tan(multiply(subtract(u, 0.5), math.pi)), to=result_dtype)
 
 
 @checked_call
 def logistic(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the logistic distribution with mean 0 and scale 1: ln(u / (1 - u)), with u from (0, 1)."""
-    words, of = one_key("random.logistic", key), float_of("random.logistic", dtype)
-    u = inside(words, dims("random.logistic: shape", shape), of.accumulator)
-    return cast(subtract(log(u), log1p(negative(u))), to=of)
+    words, result_dtype = one_key("random.logistic", key), float_of("random.logistic", dtype)
+    u = inside(words, dims("random.logistic: shape", shape), result_dtype.accumulator)
+    return cast(subtract(log(u), log1p(negative(u))), to=result_dtype)
 
 
 @checked_call
@@ -68,20 +68,22 @@ def lognormal(key: Key, sigma: Any = 1.0, shape: Shape | None = None, dtype: DTy
     Raises:
         ConfigError: `sigma` is known, and below 0.
     """
-    of = float_of("random.lognormal", dtype)
-    wide = expect_known("random.lognormal: sigma", sigma, of, least=0)
-    x = normal(key, shape_for("random.lognormal", shape, wide), of.accumulator)
-    return cast(exp(multiply(x, wide)), to=of)
+    result_dtype = float_of("random.lognormal", dtype)
+    wide = expect_known("random.lognormal: sigma", sigma, result_dtype, least=0)
+    x = normal(key, shape_for("random.lognormal", shape, wide), result_dtype.accumulator)
+    return cast(exp(multiply(x, wide)), to=result_dtype)
 
 
 @checked_call
 def rademacher(key: Key, shape: Shape = (), dtype: DType | str = i32) -> Any:
     """1 or -1 with equal probability; of a signed integer or a float dtype."""
-    words, of = one_key("random.rademacher", key), _dtype(dtype)
-    if not (of.is_float or of.is_integer) or (of.is_integer and np.iinfo(of.numpy).min == 0):
-        raise DtypeError(f"random.rademacher: dtype must be a signed integer or a float, not {of}")
+    words, result_dtype = one_key("random.rademacher", key), _dtype(dtype)
+    if not (result_dtype.is_float or result_dtype.is_integer) or (
+        result_dtype.is_integer and np.iinfo(result_dtype.numpy).min == 0
+    ):
+        raise DtypeError(f"random.rademacher: dtype must be a signed integer or a float, not {result_dtype}")
     is_low = less(unit(words, dims("random.rademacher: shape", shape), f32), 0.5)
-    return subtract(1, multiply(cast(is_low, to=of), 2))
+    return subtract(1, multiply(cast(is_low, to=result_dtype), 2))
 
 
 _dtype = dtype
@@ -100,10 +102,10 @@ def rayleigh(key: Key, scale: Any = 1.0, shape: Shape | None = None, dtype: DTyp
     Raises:
         ConfigError: The scale is known, and below 0.
     """
-    of = float_of("random.rayleigh", dtype)
-    wide = expect_known("random.rayleigh: scale", scale, of, least=0)
-    e = exponential(key, shape_for("random.rayleigh", shape, wide), of.accumulator)
-    return cast(multiply(sqrt(multiply(e, 2.0)), wide), to=of)
+    result_dtype = float_of("random.rayleigh", dtype)
+    wide = expect_known("random.rayleigh: scale", scale, result_dtype, least=0)
+    e = exponential(key, shape_for("random.rayleigh", shape, wide), result_dtype.accumulator)
+    return cast(multiply(sqrt(multiply(e, 2.0)), wide), to=result_dtype)
 
 
 @checked_call
@@ -119,10 +121,10 @@ def pareto(key: Key, b: Any, shape: Shape | None = None, dtype: DType | str = f3
     Raises:
         ConfigError: `b` is known, and not above 0.
     """
-    of = float_of("random.pareto", dtype)
-    wide = expect_known("random.pareto: b", b, of, above=0)
-    e = exponential(key, shape_for("random.pareto", shape, wide), of.accumulator)
-    return cast(exp(divide(e, wide)), to=of)
+    result_dtype = float_of("random.pareto", dtype)
+    wide = expect_known("random.pareto: b", b, result_dtype, above=0)
+    e = exponential(key, shape_for("random.pareto", shape, wide), result_dtype.accumulator)
+    return cast(exp(divide(e, wide)), to=result_dtype)
 
 
 @checked_call
@@ -141,13 +143,13 @@ def weibull(
     Raises:
         ConfigError: One of the two is known, and not above 0.
     """
-    of = float_of("random.weibull", dtype)
-    power = expect_known("random.weibull: concentration", concentration, of, above=0)
-    factor = expect_known("random.weibull: scale", scale, of, above=0)
-    e = exponential(key, shape_for("random.weibull", shape, power, factor), of.accumulator)
+    result_dtype = float_of("random.weibull", dtype)
+    power = expect_known("random.weibull: concentration", concentration, result_dtype, above=0)
+    factor = expect_known("random.weibull: scale", scale, result_dtype, above=0)
+    e = exponential(key, shape_for("random.weibull", shape, power, factor), result_dtype.accumulator)
     # If e is 0, with probability 2^-24, the logarithm would be infinite, and so would the derivative by the exponent.
     logarithm = log(maximum(e, float(np.finfo(np.float32).tiny)))
-    return cast(multiply(exp(divide(logarithm, power)), factor), to=of)
+    return cast(multiply(exp(divide(logarithm, power)), factor), to=result_dtype)
 
 
 @checked_call
@@ -163,19 +165,19 @@ def triangular(key: Key, left: Any, mode: Any, right: Any, shape: Shape | None =
     Raises:
         ConfigError: They are numbers in another order.
     """
-    words, of = one_key("random.triangular", key), float_of("random.triangular", dtype)
+    words, result_dtype = one_key("random.triangular", key), float_of("random.triangular", dtype)
     ends = (left, mode, right)
     if all(isinstance(x, int | float) for x in ends) and not (left <= mode <= right and left < right):
         raise ConfigError(f"random.triangular: left <= mode <= right must hold, not {left}, {mode}, {right}")
-    low, peak, high = (parameter(x, of.accumulator) for x in ends)
-    wanted = shape_for("random.triangular", shape, low, peak, high)
-    u = inside(words, wanted, of.accumulator)
+    low, peak, high = (parameter(x, result_dtype.accumulator) for x in ends)
+    result_shape = shape_for("random.triangular", shape, low, peak, high)
+    u = inside(words, result_shape, result_dtype.accumulator)
     width = subtract(high, low)
     is_left = less(u, divide(subtract(peak, low), width))
     # Each root is of a number above 0 where it is selected, and of 1 elsewhere: its derivative there is finite.
     rising = sqrt(where(is_left, multiply(multiply(u, width), subtract(peak, low)), 1.0))
     falling = sqrt(where(is_left, 1.0, multiply(multiply(subtract(1.0, u), width), subtract(high, peak))))
-    return cast(where(is_left, add(low, rising), subtract(high, falling)), to=of)
+    return cast(where(is_left, add(low, rising), subtract(high, falling)), to=result_dtype)
 
 
 @checked_call
@@ -192,33 +194,35 @@ def geometric(key: Key, p: Any, shape: Shape | None = None, dtype: DType | str =
         ConfigError: `p` is known, and outside of (0, 1].
         DtypeError: The dtype is not an integer dtype.
     """
-    words, of = one_key("random.geometric", key), _dtype(dtype)
-    if not of.is_integer:
-        raise DtypeError(f"random.geometric: dtype must be an integer, not {of}")
-    chance = expect_known("random.geometric: p", p, f32, above=0, most=1)
+    words, result_dtype = one_key("random.geometric", key), _dtype(dtype)
+    if not result_dtype.is_integer:
+        raise DtypeError(f"random.geometric: dtype must be an integer, not {result_dtype}")
+    chance = expect_known("random.geometric: p", p, f32, above=0, maximum=1)
     u = inside(words, shape_for("random.geometric", shape, chance), f32)
     # ln 0 is -∞, and a number divided by it is 0: the first trial of a certain success.
     trials = floor(divide(log(u), log1p(negative(chance))))
-    most = float(np.nextafter(np.float32(np.iinfo(of.numpy).max), np.float32(0)))
-    return add(cast(clip(trials, 0.0, most), to=of), 1)
+    limit = float(np.nextafter(np.float32(np.iinfo(result_dtype.numpy).max), np.float32(0)))
+    return add(cast(clip(trials, 0.0, limit), to=result_dtype), 1)
 
 
 # --------------------------------------------------------------------------------------- their parameters
 
 
 def expect_known(
-    what: str, x: Any, of: DType, least: float = -math.inf, above: float = -math.inf, most: float = math.inf
+    what: str, x: Any, dtype: DType, least: float = -math.inf, above: float = -math.inf, maximum: float = math.inf
 ) -> Any:
     """Return a parameter in the dtype of the computation; a known one is checked against its bounds.
 
     Raises:
         ConfigError: It is known, and out of bounds.
     """
-    found = parameter(x, of.accumulator)
-    if not isinstance(found, Value) and not ((found >= least) & (found > above) & (found <= most)).all():
+    value = parameter(x, dtype.accumulator)
+    if not isinstance(value, Value) and not ((value >= least) & (value > above) & (value <= maximum)).all():
         lower = f"above {above:g}" if above > -math.inf else f"at least {least:g}"
-        raise ConfigError(f"{what} must be {lower}{'' if most == math.inf else f' and at most {most:g}'}, not {x!r}")
-    return found
+        raise ConfigError(
+            f"{what} must be {lower}{'' if maximum == math.inf else f' and at most {maximum:g}'}, not {x!r}"
+        )
+    return value
 
 
 def shape_for(what: str, shape: Shape | None, *parameters: Any) -> Any:

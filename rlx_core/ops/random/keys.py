@@ -71,8 +71,8 @@ def split(key: Key, num: Dim | Sequence[Dim] = 2) -> Key:
     if isinstance(words, np.ndarray) and isinstance(count, int) and 0 <= count <= FEW:
         return Key(_first_halves(words, range(count), SPLIT).reshape(*shape, 2))
     block, half = (iota(axis=axis, shape=(count, 2), dtype=u64) for axis in (0, 1))
-    made = random_word(joined_key(words), add(multiply(block, scalar(4, u64)), half), stream=SPLIT)
-    return Key(reshape(made, (*shape, 2)))
+    drawn = random_word(joined_key(words), add(multiply(block, scalar(4, u64)), half), stream=SPLIT)
+    return Key(reshape(drawn, (*shape, 2)))
 
 
 @checked_call
@@ -109,8 +109,8 @@ def _both_words(x: Any) -> Any:
 def _first_halves(words: np.ndarray, blocks: Iterable[int], stream: int) -> np.ndarray:
     """Return the first two words of some blocks, u32[.., 2], without a program, whose call would take longer for a few keys."""
     key = int(words[0]), int(words[1])
-    made = [philox((n & 0xFFFFFFFF, n >> 32, stream & 0xFFFFFFFF, stream >> 32), key)[:2] for n in blocks]
-    return np.array(made, np.uint32).reshape(-1, 2)
+    halves = [philox((n & 0xFFFFFFFF, n >> 32, stream & 0xFFFFFFFF, stream >> 32), key)[:2] for n in blocks]
+    return np.array(halves, np.uint32).reshape(-1, 2)
 
 
 @checked_call
@@ -126,9 +126,9 @@ def wrap_key_data(words: Any) -> Key:
     Shapes:
         words: u32[.., 2]    ->    keys of shape [..]
     """
-    found = Key(words if isinstance(words, Value) else as_array(words))
-    _words("random.wrap_key_data", found)
-    return found
+    key = Key(words if isinstance(words, Value) else as_array(words))
+    _words("random.wrap_key_data", key)
+    return key
 
 
 def one_key(what: str, key: Any) -> Any:

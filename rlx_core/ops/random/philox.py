@@ -85,10 +85,10 @@ class RandomWord(Elementwise):
         key, position = np.broadcast_arrays(*(np.atleast_1d(x.astype(np.uint64)) for x in arrays))
         block, which = position // words, position % words
         stream = tuple(np.full_like(block, word) for word in (self.stream & 0xFFFFFFFF, self.stream >> 32))
-        found = philox((block & _LOW, block >> _HALF, *stream), (key & _LOW, key >> _HALF))
+        outputs = philox((block & _LOW, block >> _HALF, *stream), (key & _LOW, key >> _HALF))
         if self.dtype is u32:
-            return np.choose(which.astype(np.int64), found).astype(np.uint32).reshape(shape)
-        c0, c1, c2, c3 = found
+            return np.choose(which.astype(np.int64), outputs).astype(np.uint32).reshape(shape)
+        c0, c1, c2, c3 = outputs
         return np.where(which == 0, c0 | c1 << _HALF, c2 | c3 << _HALF).reshape(shape)
 
     @classmethod

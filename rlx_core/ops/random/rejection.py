@@ -62,17 +62,17 @@ def gamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32
     Source:
         Marsaglia, Tsang 2000, "A simple method for generating gamma variables", ACM TOMS 26(3).
     """
-    of = float_of("random.gamma", dtype)
-    main, boost = _gamma_parts("random.gamma", key, a, shape, of)
-    return cast(multiply(main, exp(boost)), to=of)
+    result_dtype = float_of("random.gamma", dtype)
+    main, boost = _gamma_parts("random.gamma", key, a, shape, result_dtype)
+    return cast(multiply(main, exp(boost)), to=result_dtype)
 
 
 @checked_call
 def loggamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """The logarithm of the numbers of `gamma`, without underflow for small `a`."""
-    of = float_of("random.loggamma", dtype)
-    main, boost = _gamma_parts("random.loggamma", key, a, shape, of)
-    return cast(add(log(main), boost), to=of)
+    result_dtype = float_of("random.loggamma", dtype)
+    main, boost = _gamma_parts("random.loggamma", key, a, shape, result_dtype)
+    return cast(add(log(main), boost), to=result_dtype)
 
 
 @checked_call
@@ -89,13 +89,16 @@ def beta(key: Key, a: Any, b: Any, shape: Shape | None = None, dtype: DType | st
         ConfigError: One of the two is known, and not above 0.
         MissingRuleError: When it is differentiated by one of them twice.
     """
-    of = float_of("random.beta", dtype)
-    wide = [expect_known(f"random.beta: {n}", x, of, above=0) for n, x in (("a", a), ("b", b))]
-    wanted = shape_for("random.beta", shape, *wide)
-    x, y = (loggamma(k, p, wanted, of.accumulator) for k, p in zip(_keys("random.beta", key, 2), wide, strict=True))
-    most = maximum(x, y)
-    x, y = exp(subtract(x, most)), exp(subtract(y, most))
-    return cast(divide(x, add(x, y)), to=of)
+    result_dtype = float_of("random.beta", dtype)
+    wide = [expect_known(f"random.beta: {n}", x, result_dtype, above=0) for n, x in (("a", a), ("b", b))]
+    result_shape = shape_for("random.beta", shape, *wide)
+    x, y = (
+        loggamma(k, p, result_shape, result_dtype.accumulator)
+        for k, p in zip(_keys("random.beta", key, 2), wide, strict=True)
+    )
+    largest = maximum(x, y)
+    x, y = exp(subtract(x, largest)), exp(subtract(y, largest))
+    return cast(divide(x, add(x, y)), to=result_dtype)
 
 
 @checked_call
@@ -116,15 +119,15 @@ def dirichlet(key: Key, alpha: Any, shape: Shape | None = None, dtype: DType | s
         ShapeError: alpha has no axis.
         MissingRuleError: When it is differentiated by alpha twice.
     """
-    of = float_of("random.dirichlet", dtype)
-    wide = expect_known("random.dirichlet: alpha", alpha, of, above=0)
-    own = tuple(shape_of(wide))
-    if not own:
+    result_dtype = float_of("random.dirichlet", dtype)
+    wide = expect_known("random.dirichlet: alpha", alpha, result_dtype, above=0)
+    alpha_shape = tuple(shape_of(wide))
+    if not alpha_shape:
         raise ShapeError("random.dirichlet: alpha must be [.., n], not a scalar")
-    rows = own[:-1] if shape is None else shape_for("random.dirichlet", shape)
-    x = loggamma(key, wide, (*rows, own[-1]), of.accumulator)
+    rows = alpha_shape[:-1] if shape is None else shape_for("random.dirichlet", shape)
+    x = loggamma(key, wide, (*rows, alpha_shape[-1]), result_dtype.accumulator)
     x = exp(subtract(x, largest(x, axis=-1, keepdims=True)))
-    return cast(divide(x, total(x, axis=-1, keepdims=True)), to=of)
+    return cast(divide(x, total(x, axis=-1, keepdims=True)), to=result_dtype)
 
 
 @checked_call
@@ -141,9 +144,9 @@ def chisquare(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str 
         ConfigError: `df` is known, and not above 0.
         MissingRuleError: When it is differentiated by `df` twice.
     """
-    of = float_of("random.chisquare", dtype)
-    half = multiply(expect_known("random.chisquare: df", df, of, above=0), 0.5)
-    return cast(multiply(gamma(key, half, shape, of.accumulator), 2.0), to=of)
+    result_dtype = float_of("random.chisquare", dtype)
+    half = multiply(expect_known("random.chisquare: df", df, result_dtype, above=0), 0.5)
+    return cast(multiply(gamma(key, half, shape, result_dtype.accumulator), 2.0), to=result_dtype)
 
 
 @checked_call
@@ -160,12 +163,12 @@ def t(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str = f32) -
         ConfigError: `df` is known, and not above 0.
         MissingRuleError: When it is differentiated by `df` twice.
     """
-    of = float_of("random.t", dtype)
-    half = multiply(expect_known("random.t: df", df, of, above=0), 0.5)
-    wanted = shape_for("random.t", shape, half)
+    result_dtype = float_of("random.t", dtype)
+    half = multiply(expect_known("random.t: df", df, result_dtype, above=0), 0.5)
+    result_shape = shape_for("random.t", shape, half)
     first, second = _keys("random.t", key, 2)
-    spread = rsqrt(divide(gamma(second, half, wanted, of.accumulator), half))
-    return cast(multiply(normal(first, wanted, of.accumulator), spread), to=of)
+    spread = rsqrt(divide(gamma(second, half, result_shape, result_dtype.accumulator), half))
+    return cast(multiply(normal(first, result_shape, result_dtype.accumulator), spread), to=result_dtype)
 
 
 @checked_call
@@ -185,17 +188,17 @@ def poisson(key: Key, lam: Any, shape: Shape | None = None, dtype: DType | str =
     Source:
         Hörmann 1993, "The transformed rejection method for generating Poisson random variables", algorithm PTRS.
     """
-    of = _dtype(dtype)
-    if not of.is_integer:
-        raise DtypeError(f"random.poisson: dtype must be an integer, not {of}")
-    rate = expect_known("random.poisson: lam", lam, f32, least=0, most=1e6)
-    wanted = shape_for("random.poisson", shape, rate)
+    result_dtype = _dtype(dtype)
+    if not result_dtype.is_integer:
+        raise DtypeError(f"random.poisson: dtype must be an integer, not {result_dtype}")
+    rate = expect_known("random.poisson: lam", lam, f32, least=0, maximum=1e6)
+    result_shape = shape_for("random.poisson", shape, rate)
     first, second, third = (k.words for k in _keys("random.poisson", key, 3))
     is_low = less(rate, FEW)
-    low = _poisson_by_inversion(unit(first, wanted, f32), where(is_low, rate, 1.0))
-    u, v = (draw(words, (POISSON_TRIES, *wanted), f32) for draw, words in ((inside, second), (inside, third)))
+    low = _poisson_by_inversion(unit(first, result_shape, f32), where(is_low, rate, 1.0))
+    u, v = (draw(words, (POISSON_TRIES, *result_shape), f32) for draw, words in ((inside, second), (inside, third)))
     high = _poisson_by_rejection(subtract(u, 0.5), v, where(is_low, FEW, rate))
-    return cast(where(is_low, low, high), to=of)
+    return cast(where(is_low, low, high), to=result_dtype)
 
 
 _dtype = dtype
@@ -206,28 +209,28 @@ _dtype = dtype
 
 def _keys(what: str, key: Key, count: int) -> list[Key]:
     one_key(what, key)
-    made = split(key, count)
-    return [made[i] for i in range(count)]
+    keys = split(key, count)
+    return [keys[i] for i in range(count)]
 
 
-def _gamma_parts(what: str, key: Key, a: Any, shape: Shape | None, of: DType) -> tuple[Any, Any]:
+def _gamma_parts(what: str, key: Key, a: Any, shape: Shape | None, dtype: DType) -> tuple[Any, Any]:
     """Return a gamma number of a, or of a + 1 if a is below 1; and the logarithm of its correction factor."""
-    wide = expect_known(f"{what}: a", a, of, above=0)
-    wanted = shape_for(what, shape, wide)
+    wide = expect_known(f"{what}: a", a, dtype, above=0)
+    result_shape = shape_for(what, shape, wide)
     main, second, third = _keys(what, key, 3)
     is_small = less(wide, 1.0)
     above = where(is_small, add(wide, 1.0), wide)
     d = subtract(stop_gradient(above), 1 / 3)
-    x = normal(main, (GAMMA_TRIES, *wanted), of.accumulator)
-    u = inside(second.words, (GAMMA_TRIES, *wanted), of.accumulator)
+    x = normal(main, (GAMMA_TRIES, *result_shape), dtype.accumulator)
+    u = inside(second.words, (GAMMA_TRIES, *result_shape), dtype.accumulator)
     root = add(multiply(x, multiply(rsqrt(d), 1 / 3)), 1.0)
     is_positive = greater(root, 0)
     v = where(is_positive, multiply(root, square(root)), 1.0)
     bound = add(multiply(square(x), 0.5), multiply(d, add(subtract(1.0, v), log(v))))
     taken = _first_taken(multiply(d, v), logical_and(is_positive, less(log(u), bound)), GAMMA_TRIES)
-    boost = divide(log(inside(third.words, wanted, of.accumulator)), where(is_small, wide, 1.0))
+    boost = divide(log(inside(third.words, result_shape, dtype.accumulator)), where(is_small, wide, 1.0))
     if isinstance(above, Value):
-        taken = following(taken, broadcast_to(above, wanted), what=f"{what}: a")
+        taken = following(taken, broadcast_to(above, result_shape), what=f"{what}: a")
     return taken, where(is_small, boost, 0.0)
 
 
@@ -238,21 +241,21 @@ def _first_taken(x: Any, is_taken: Any, count: int) -> Any:
     def tried(y: Any, i: int) -> Any:
         return reshape(narrow(y, axis=0, start=i, length=1), shape)
 
-    found = tried(x, count - 1)
+    result = tried(x, count - 1)
     for i in reversed(range(count - 1)):
-        found = where(tried(is_taken, i), tried(x, i), found)
-    return found
+        result = where(tried(is_taken, i), tried(x, i), result)
+    return result
 
 
 def _poisson_by_inversion(u: Any, rate: Any) -> Any:
     """Return the number of running sums of the probabilities below u, for rates below `FEW`."""
     term = exp(negative(rate))
-    passed, found = term, full(tuple(shape_of(u)), 0.0, dtype=f32)
+    passed, counts = term, full(tuple(shape_of(u)), 0.0, dtype=f32)
     for k in range(1, TERMS):
-        found = where(less(u, passed), found, float(k))
+        counts = where(less(u, passed), counts, float(k))
         term = divide(multiply(term, rate), float(k))
         passed = add(passed, term)
-    return found
+    return counts
 
 
 def _poisson_by_rejection(u: Any, v: Any, rate: Any) -> Any:
@@ -277,8 +280,8 @@ def _log_poisson(k: Any, rate: Any) -> Any:
     few, many = where(is_small, k, 1.0), where(is_small, 10.0, k)
     exact = subtract(subtract(multiply(few, log(rate)), rate), lgamma(add(few, 1.0)))
     off = divide(subtract(many, rate), rate)
-    apart = multiply(rate, subtract(multiply(add(off, 1.0), log1p(off)), off))
+    deviance = multiply(rate, subtract(multiply(add(off, 1.0), log1p(off)), off))
     stirling = add(
         multiply(log(multiply(many, 2 * math.pi)), 0.5), divide(subtract(1 / 12, divide(1 / 360, square(many))), many)
     )
-    return where(is_small, exact, negative(add(apart, stirling)))
+    return where(is_small, exact, negative(add(deviance, stirling)))

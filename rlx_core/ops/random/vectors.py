@@ -47,16 +47,20 @@ def multivariate_normal(key: Key, mean: Any, cov: Any, shape: Shape | None = Non
         ShapeError: The size of the covariance does not match that of the mean.
         UnsupportedError: No installed package provides Cholesky factors; rlx-custom-ops does.
     """
-    of = float_of("random.multivariate_normal", dtype)
-    centre, spread = (parameter(x, of.accumulator) for x in (mean, cov))
-    own, wide = tuple(shape_of(centre)), tuple(shape_of(spread))
-    if not own or wide[-2:] != (own[-1], own[-1]):
+    result_dtype = float_of("random.multivariate_normal", dtype)
+    centre, spread = (parameter(x, result_dtype.accumulator) for x in (mean, cov))
+    mean_shape, wide = tuple(shape_of(centre)), tuple(shape_of(spread))
+    if not mean_shape or wide[-2:] != (mean_shape[-1], mean_shape[-1]):
         raise ShapeError(
-            f"random.multivariate_normal: cov must be [.., n, n] for a mean [.., n], not {[*wide]} for {[*own]}"
+            f"random.multivariate_normal: cov must be [.., n, n] for a mean [.., n], not {[*wide]} for {[*mean_shape]}"
         )
-    rows = broadcast_shapes(own[:-1], wide[:-2]) if shape is None else shape_for("random.multivariate_normal", shape)
-    z = normal(key, (*rows, own[-1]), of.accumulator)
-    return cast(add(centre, squeeze(matmul(cholesky(spread), expand_dims(z, -1)), -1)), to=of)
+    rows = (
+        broadcast_shapes(mean_shape[:-1], wide[:-2])
+        if shape is None
+        else shape_for("random.multivariate_normal", shape)
+    )
+    z = normal(key, (*rows, mean_shape[-1]), result_dtype.accumulator)
+    return cast(add(centre, squeeze(matmul(cholesky(spread), expand_dims(z, -1)), -1)), to=result_dtype)
 
 
 @checked_call
@@ -108,8 +112,8 @@ def binomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DType 
     return total(bernoulli(key, p, (trials, *rows)), axis=0, dtype=_integer("binomial", dtype))
 
 
-def _integer(name: str, given: DType | str) -> DType:
-    found = dtype(given)
-    if not found.is_integer:
-        raise ConfigError(f"random.{name}: dtype must be an integer, not {found}")
-    return found
+def _integer(name: str, requested: DType | str) -> DType:
+    resolved = dtype(requested)
+    if not resolved.is_integer:
+        raise ConfigError(f"random.{name}: dtype must be an integer, not {resolved}")
+    return resolved

@@ -53,9 +53,9 @@ def resize(
     is_smooth = flag("resize: antialias", antialias)
 
     def resized(data: Any) -> Any:
-        wanted = steps("resize: size", size, data.ndim - 2)
+        output_sizes = steps("resize: size", size, data.ndim - 2)
         return resize_op(
-            data, sizes=wanted, method=method, coordinates=coordinates, sharpness=sharpness, antialias=is_smooth
+            data, sizes=output_sizes, method=method, coordinates=coordinates, sharpness=sharpness, antialias=is_smooth
         )
 
     return spatially("resize", x, layout, resized)
@@ -75,9 +75,9 @@ def pixel_shuffle(x: ArrayLike, upscale_factor: int, *, layout: Layout = "nchw")
         n, channels, *sizes = data.shape
         if not isinstance(channels, int) or channels % times**rank:
             raise ShapeError(f"pixel_shuffle: {channels} channels are no multiple of {times**rank}")
-        apart = reshape(data, (n, channels // times**rank, *(times,) * rank, *sizes))
+        expanded = reshape(data, (n, channels // times**rank, *(times,) * rank, *sizes))
         between = (axis for i in range(rank) for axis in (2 + rank + i, 2 + i))
-        return reshape(transpose(apart, (0, 1, *between)), (n, channels // times**rank, *(s * times for s in sizes)))
+        return reshape(transpose(expanded, (0, 1, *between)), (n, channels // times**rank, *(s * times for s in sizes)))
 
     return spatially("pixel_shuffle", x, layout, shuffled)
 
@@ -97,8 +97,8 @@ def pixel_unshuffle(x: ArrayLike, downscale_factor: int, *, layout: Layout = "nc
         for size in sizes:
             if not isinstance(size, int) or size % times:
                 raise ShapeError(f"pixel_unshuffle: {size} cells are no multiple of {times}")
-        apart = reshape(data, (n, channels, *(part for s in sizes for part in (s // times, times))))
+        expanded = reshape(data, (n, channels, *(part for s in sizes for part in (s // times, times))))
         order = (*range(3, 3 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2))
-        return reshape(transpose(apart, (0, 1, *order)), (n, channels * times**rank, *(s // times for s in sizes)))
+        return reshape(transpose(expanded, (0, 1, *order)), (n, channels * times**rank, *(s // times for s in sizes)))
 
     return spatially("pixel_unshuffle", x, layout, gathered)

@@ -49,11 +49,11 @@ def places(n: int, m: int, coordinates: Coordinates) -> np.ndarray:
 
 def taps(n: int, m: int, method: Method, coordinates: Coordinates, sharpness: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the cells that each of m is read from and their weights, both `[taps, m]`; cells outside are clamped to the ends."""
-    at = places(n, m, coordinates)
+    positions = places(n, m, coordinates)
     if method == "linear":
-        at = np.clip(at, 0, n - 1)
-    first = np.floor(at).astype(np.int64)
-    part = at - first
+        positions = np.clip(positions, 0, n - 1)
+    first = np.floor(positions).astype(np.int64)
+    part = positions - first
     if method == "linear":
         cells, weights = np.stack([first, first + 1]), np.stack([1 - part, part])
     else:
@@ -76,5 +76,5 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     """Return Keys' kernel: 1 at 0, 0 at every other integer, with slope `a` at 1."""
     d = np.abs(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+    outer = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, outer, 0.0))

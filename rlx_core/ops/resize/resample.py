@@ -104,8 +104,8 @@ class Resize(Op):
         return total
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        found: Value = self(x[0])
-        return found
+        result: Value = self(x[0])
+        return result
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

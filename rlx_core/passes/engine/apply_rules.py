@@ -64,9 +64,9 @@ def one_round(graph: Graph, index: Mapping[type[Op], list[RewriteRule]], accepts
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...]:
         results = None
         for rule in index.get(type(node.op), ()):
-            made, declined = attempt(rule, graph, node, placed, accepts)
-            if made is not None:
-                results = made.place(node)
+            replacement, declined = attempt(rule, graph, node, placed, accepts)
+            if replacement is not None:
+                results = replacement.place(node)
                 counts[rule.key] = counts.get(rule.key, 0) + 1
                 break
             if declined is not None:
@@ -75,8 +75,8 @@ def one_round(graph: Graph, index: Mapping[type[Op], list[RewriteRule]], accepts
         placed.update(zip(node.results, results, strict=True))
         return results
 
-    made, values = rebuild(graph, replace)
-    return Result(made, values, counts, misses)
+    rebuilt, values = rebuild(graph, replace)
+    return Result(rebuilt, values, counts, misses)
 
 
 def near_misses(
@@ -89,8 +89,8 @@ def near_misses(
             if not rule.may_begin(node):
                 continue
             with originating(node.origin):
-                made, declined = attempt(rule, graph, node, graph.identity, accepts)
-            if made is not None:
+                replacement, declined = attempt(rule, graph, node, graph.identity, accepts)
+            if replacement is not None:
                 return None
             if declined is not None:
                 misses.append(Miss(rule.key, node.label, declined.reason, declined.kind))
@@ -102,36 +102,36 @@ def attempt(
 ) -> tuple[Draft | None, Declined | None]:
     """Return the drafted replacement of `node` by `rule`, or the reason for none (`None` twice if the pattern does not match)."""
     declined: Declined | None = None
-    for found in rule.instances(node):
-        match = Match(graph, node, found, placed)
+    for instance in rule.instances(node):
+        match = Match(graph, node, instance, placed)
         refusal = rule.refusal(match)
         if refusal is not None:
             declined = Declined(refusal)
             continue
         try:
             with originating(Origin(created_by=rule.key)):
-                made = rule.build(match)
+                replacement = rule.build(match)
         except RlxError as error:
             raise error.with_fact(Fact("rule", rule.key), Fact("node", node.label, node.origin.source)) from None
-        if isinstance(made, Declined):
-            declined = made
+        if isinstance(replacement, Declined):
+            declined = replacement
             continue
-        reason = unfit(made, node)
+        reason = unfit(replacement, node)
         declined = None if reason is None else Declined(reason)
-        if made is not None and declined is None:
-            declined = None if accepts is None else accepts(made)
+        if replacement is not None and declined is None:
+            declined = None if accepts is None else accepts(replacement)
             if declined is None:
-                return made, None
+                return replacement, None
     return None, declined
 
 
-def unfit(made: Draft | None, node: Node) -> str | None:
+def unfit(replacement: Draft | None, node: Node) -> str | None:
     """Return the reason why a drafted right side cannot replace `node`; `None` if it can, or if the rule declined."""
-    if made is None:
+    if replacement is None:
         return None
-    if made.types != node.types:
-        return f"the replacement would be {listed(made.types)}, not {listed(node.types)}"
-    return f"it would need the guard {made.guards[0]}" if made.guards else None
+    if replacement.types != node.types:
+        return f"the replacement would be {listed(replacement.types)}, not {listed(node.types)}"
+    return f"it would need the guard {replacement.guards[0]}" if replacement.guards else None
 
 
 def explain(graph: Graph, rules: Iterable[RewriteRule], at: Node | Value | str) -> list[Miss]:
@@ -139,19 +139,19 @@ def explain(graph: Graph, rules: Iterable[RewriteRule], at: Node | Value | str) 
     place = graph.find(at) if isinstance(at, str) else at
     node = place.node if isinstance(place, Value) else place
     placed = {v: v for n in graph.nodes for v in n.results}
-    said: list[Miss] = []
+    misses: list[Miss] = []
     for rule in rules:
         if rule.root is not type(node.op):
             continue
-        made, declined = attempt(rule, graph, node, placed)
+        replacement, declined = attempt(rule, graph, node, placed)
         reason = None if declined is None else declined.reason
-        if made is None and reason is None:
+        if replacement is None and reason is None:
             has_instance = next(rule.instances(node), None) is not None
             reason = "its right side declines"
             if isinstance(rule.left, Value) and not has_instance:
                 reason = mismatch(rule.left, node.results[0])
-        said.append(Miss(rule.key, node.label, reason or "it fires"))
-    return said
+        misses.append(Miss(rule.key, node.label, reason or "it fires"))
+    return misses
 
 
 def pass_of(rules: RuleSet) -> type[Pass]:

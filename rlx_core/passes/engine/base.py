@@ -150,14 +150,14 @@ class Result:
     def unchanged(cls, graph: Graph) -> Result:
         return cls(graph, graph.identity)
 
-    def then(self, later: Result) -> Result:
-        """This result followed by `later`: maps composed, counts added."""
+    def then(self, following: Result) -> Result:
+        """This result followed by `following`: maps composed, counts added."""
         return Result(
-            later.graph,
-            self.values if later.values is self.graph.identity else compose(self.values, later.values),
-            add_counts(self.counts, later.counts),
-            (*self.misses, *later.misses),
-            {**self.notes, **later.notes},
+            following.graph,
+            self.values if following.values is self.graph.identity else compose(self.values, following.values),
+            add_counts(self.counts, following.counts),
+            (*self.misses, *following.misses),
+            {**self.notes, **following.notes},
         )
 
 
@@ -236,13 +236,13 @@ def define_pass(name: str, *, domain: str = "rlx") -> Callable[[type[_P]], type[
 
     def make(cls: type[_P]) -> type[_P]:
         has_repr = "__repr__" in vars(cls)
-        made: Any = frozen(cls, slots=False, kw_only=True, repr=False)
+        record: Any = frozen(cls, slots=False, kw_only=True, repr=False)
         if not has_repr:
-            made.__repr__ = PassRecord.__repr__
-        made.name = f"{domain}.{name}"
+            record.__repr__ = PassRecord.__repr__
+        record.name = f"{domain}.{name}"
         for relation in ("requires", "ensures", "invalidates"):
-            setattr(made, relation, frozenset(getattr(made, relation)))
-        return made
+            setattr(record, relation, frozenset(getattr(record, relation)))
+        return record
 
     return make
 

@@ -99,8 +99,8 @@ def is_bound(value: Value) -> bool:
             stack += missing
         else:
             states = [_known[each.owner][each.index] for each in sources]
-            own = _BOUND if isinstance(node.op, Param | Constant) else _FREE
-            known[node.index] = _WAITS if _WAITS in states else max([own, *states])
+            state = _BOUND if isinstance(node.op, Param | Constant) else _FREE
+            known[node.index] = _WAITS if _WAITS in states else max([state, *states])
     return _known[value.node.owner][value.node.index] == _BOUND
 
 

@@ -51,11 +51,11 @@ class Contraction:
         lowest, highest = min(self.place[u] for u in ahead), max(self.place[u] for u in behind)
         if lowest > highest:
             return False
-        wanted = sorted(self.first[n] for n in targets)
+        positions = sorted(self.first[n] for n in targets)
         forward, backward = deque(ahead), deque(behind)
         while forward and backward:
             unit = forward.popleft()
-            if any(is_between(wanted, self.first[n], self.end[n]) for n in self.members.get(unit, (unit,))):
+            if any(is_between(positions, self.first[n], self.end[n]) for n in self.members.get(unit, (unit,))):
                 return True
             for each in self.after(unit):
                 if each in behind:
@@ -85,10 +85,10 @@ class Contraction:
             self.readers[each].append(group)
         lowest, highest = min(freed), max((*freed, *(self.place[self.unit[n]] for n in read)))
         earlier = self.closure({self.unit[n] for n in read}, lowest, highest, is_forward=False)
-        later = self.closure(set(self.after(group)), lowest, highest, is_forward=True)
-        assert earlier.isdisjoint({group, *later}), "a group that depends on itself"
+        successors = self.closure(set(self.after(group)), lowest, highest, is_forward=True)
+        assert earlier.isdisjoint({group, *successors}), "a group that depends on itself"
         # The moved units exchange places: each unit read by the group an earlier one, each reader a later one.
-        before, behind = (sorted(units, key=self.place.__getitem__) for units in (earlier, later))
+        before, behind = (sorted(units, key=self.place.__getitem__) for units in (earlier, successors))
         free = sorted((*freed, *(self.place[u] for u in (*before, *behind))))
         self.place[group] = free[len(before)]
         for unit, place in (*zip(before, free, strict=False), *zip(reversed(behind), reversed(free), strict=False)):
@@ -97,14 +97,14 @@ class Contraction:
     def closure(self, units: set[int], lowest: int, highest: int, *, is_forward: bool) -> set[int]:
         """Return all units between two places that are reached from `units`, themselves included."""
         around = self.after if is_forward else self.before
-        found = {u for u in units if lowest <= self.place[u] <= highest}
-        stack = list(found)
+        result = {u for u in units if lowest <= self.place[u] <= highest}
+        stack = list(result)
         while stack:
             for each in around(stack.pop()):
-                if each not in found and lowest <= self.place[each] <= highest:
-                    found.add(each)
+                if each not in result and lowest <= self.place[each] <= highest:
+                    result.add(each)
                     stack.append(each)
-        return found
+        return result
 
     def after(self, unit: int) -> Iterator[int]:
         """The units that read a unit."""
@@ -122,8 +122,8 @@ class Contraction:
 
 def is_between(numbers: list[int], first: int, end: int) -> bool:
     """Return whether one of the sorted `numbers` is in [first, end)."""
-    at = bisect_left(numbers, first)
-    return at < len(numbers) and numbers[at] < end
+    index = bisect_left(numbers, first)
+    return index < len(numbers) and numbers[index] < end
 
 
 def spans(reads: list[Collection[int]]) -> tuple[list[int], list[int]]:

@@ -45,8 +45,8 @@ def refusal_of(context: Context, node: Node) -> Declined | None:
         if selection.kernel is not None:
             return None
         refusals, reason = selection.refusals, ""
-    said = "; ".join(f"{r.kernel} {r.reason}" for r in refusals) or reason or "no kernel takes it"
-    return Declined(f"{context.target.name} does not run {node.op.name}: {said}", "NoKernel")
+    reasons = "; ".join(f"{r.kernel} {r.reason}" for r in refusals) or reason or "no kernel takes it"
+    return Declined(f"{context.target.name} does not run {node.op.name}: {reasons}", "NoKernel")
 
 
 class Judge:
@@ -77,8 +77,8 @@ class Accepted:
     context: Context
     makes: tuple[type[Op], ...]
 
-    def __call__(self, made: Draft) -> Declined | None:
-        for node in made.builder.nodes:
+    def __call__(self, draft: Draft) -> Declined | None:
+        for node in draft.builder.nodes:
             refusal = refusal_of(self.context, node) if isinstance(node.op, self.makes) else None
             if refusal is not None:
                 return refusal

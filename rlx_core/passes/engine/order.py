@@ -14,16 +14,16 @@ STAGES = ("hir", "mir", "lir")
 
 def check_order(
     passes: Sequence[PassRecord],
-    given: Iterable[Property] = (),
-    wanted: Iterable[Property] = (),
+    initial: Iterable[Property] = (),
+    required: Iterable[Property] = (),
     where: Mapping[int, str] | None = None,
 ) -> frozenset[Property]:
     """Require that every pass has the properties that it requires and is at a position that its relations allow.
 
     Args:
         passes: In the order in which they will run.
-        given: Properties that hold at the start.
-        wanted: Properties that must be valid at the end.
+        initial: Properties that hold at the start.
+        required: Properties that must be valid at the end.
         where: Position → the line of configuration that put a pass there, for the error.
 
     Returns:
@@ -32,15 +32,15 @@ def check_order(
     Raises:
         PassOrderError: A requirement is not met; the error names the pass that would ensure the property, where one is listed.
     """
-    held = frozenset(given)
+    established = frozenset(initial)
     places = where or {}
     for place, each in enumerate(passes):
-        missing = sorted(each.requires - held, key=str)
+        missing = sorted(each.requires - established, key=str)
         if missing:
             raise requirement_error(passes, place, missing[0], places)
-        held = (held - each.invalidates) | each.ensures
+        established = (established - each.invalidates) | each.ensures
         check_relations(passes, place, places)
-    lacking = sorted(frozenset(wanted) - held, key=str)
+    lacking = sorted(frozenset(required) - established, key=str)
     if lacking:
         makers = [p.name for p in passes if lacking[0] in p.ensures]
         spoilers = [p.name for p in passes if lacking[0] in p.invalidates]
@@ -50,27 +50,27 @@ def check_order(
             Fact("undone by", ", ".join(undoers_after(passes, lacking[0])) or "nothing"),
             hint=f"run {makers[-1]} after {spoilers[-1]}" if makers and spoilers else None,
         )
-    return held
+    return established
 
 
-def undoers_after(passes: Sequence[PassRecord], wanted: Property) -> list[str]:
-    """Return the passes that undo `wanted` after the last one that ensured it."""
-    last = max((i for i, p in enumerate(passes) if wanted in p.ensures), default=-1)
-    return [p.name for p in passes[last + 1 :] if wanted in p.invalidates]
+def undoers_after(passes: Sequence[PassRecord], required: Property) -> list[str]:
+    """Return the passes that undo `required` after the last one that ensured it."""
+    last = max((i for i, p in enumerate(passes) if required in p.ensures), default=-1)
+    return [p.name for p in passes[last + 1 :] if required in p.invalidates]
 
 
 def requirement_error(
     passes: Sequence[PassRecord], place: int, missing: Property, places: Mapping[int, str]
 ) -> PassOrderError:
     each = passes[place]
-    later = [p.name for p in passes[place + 1 :] if missing in p.ensures]
+    providers = [p.name for p in passes[place + 1 :] if missing in p.ensures]
     undone = [p.name for p in passes[:place] if missing in p.invalidates]
     return PassOrderError(
         f"{each.name}: it requires that the program is {missing}, which does not hold where it stands",
         Fact("requires", f"{missing}: {missing.meaning}" if missing.meaning else missing),
         Fact("place", f"{place + 1} of {len(passes)}", places.get(place)),
         *([Fact("undone by", ", ".join(undone))] if undone else []),
-        hint=f"move {later[0]} before {each.name}" if later else None,
+        hint=f"move {providers[0]} before {each.name}" if providers else None,
     )
 
 

@@ -30,9 +30,9 @@ class Unknown:
 
     __slots__ = ()
 
-    def _refuse(self, wanted: str) -> NoReturn:
+    def _refuse(self, action: str) -> NoReturn:
         raise TraceError(
-            f"rule: a pattern variable has no {wanted}, because the pattern stands for all types",
+            f"rule: a pattern variable has no {action}, because the pattern stands for all types",
             hint="build the pattern with the op itself, and make a right side that needs types a function of the match",
         )
 
@@ -87,10 +87,10 @@ def some(op: type[Op], **attributes: Any) -> Op:
     for name in attributes:
         if name not in known:
             raise ConfigError(f"rule: {op.name} has no attribute {name!r}", hint=nearest(name, known))
-    made = object.__new__(op)  # validators check values, and a variable is not a value
+    pattern = object.__new__(op)  # validators check values, and a variable is not a value
     for name in known:
-        object.__setattr__(made, name, attributes.get(name, ANY))
-    return made
+        object.__setattr__(pattern, name, attributes.get(name, ANY))
+    return pattern
 
 
 # ------------------------------------------------------------------------------------------- matching
@@ -119,60 +119,60 @@ class PatternMatch:
         return PatternMatch(self.values, self.attributes, (*self.nodes, node))
 
 
-def matches(pattern: Value, value: Value, found: PatternMatch | None = None) -> Iterator[PatternMatch]:
+def matches(pattern: Value, value: Value, partial: PatternMatch | None = None) -> Iterator[PatternMatch]:
     """Yield every match of `pattern` at `value`; commutative operands are tried in both orders."""
-    found = found or PatternMatch()
-    wanted, node = pattern.node, value.node
-    if isinstance(wanted.op, Input):
-        bound = found.with_value(wanted.op.label, value)
+    partial = partial or PatternMatch()
+    pattern_node, node = pattern.node, value.node
+    if isinstance(pattern_node.op, Input):
+        bound = partial.with_value(pattern_node.op.label, value)
         if bound is not None:
             yield bound
-    elif isinstance(wanted.op, Constant):
-        if is_same_scalar(wanted.op.value.array, scalar_of(value)):
-            yield found
-    elif value.index == 0 and len(wanted.operands) == len(node.operands):
-        with_attributes = match_attributes(wanted.op, node.op, found)
+    elif isinstance(pattern_node.op, Constant):
+        if is_same_scalar(pattern_node.op.value.array, scalar_of(value)):
+            yield partial
+    elif value.index == 0 and len(pattern_node.operands) == len(node.operands):
+        with_attributes = match_attributes(pattern_node.op, node.op, partial)
         if with_attributes is not None:
-            for operands in orders(wanted):
+            for operands in orders(pattern_node):
                 for all_found in match_all(operands, node.operands, with_attributes):
                     yield all_found.covering(node)
 
 
-def orders(wanted: Node) -> Iterator[tuple[Value | None, ...]]:
-    yield wanted.operands
-    if wanted.op.is_commutative and len(wanted.operands) == 2:
-        yield wanted.operands[::-1]
+def orders(pattern_node: Node) -> Iterator[tuple[Value | None, ...]]:
+    yield pattern_node.operands
+    if pattern_node.op.is_commutative and len(pattern_node.operands) == 2:
+        yield pattern_node.operands[::-1]
 
 
 def match_all(
-    patterns: Sequence[Value | None], values: Sequence[Value | None], found: PatternMatch
+    patterns: Sequence[Value | None], values: Sequence[Value | None], partial: PatternMatch
 ) -> Iterator[PatternMatch]:
     if not patterns:
-        yield found
+        yield partial
         return
     first, value = patterns[0], values[0]
     if first is None or value is None:
         if first is None and value is None:
-            yield from match_all(patterns[1:], values[1:], found)
+            yield from match_all(patterns[1:], values[1:], partial)
         return
-    for some_found in matches(first, value, found):
+    for some_found in matches(first, value, partial):
         yield from match_all(patterns[1:], values[1:], some_found)
 
 
-def match_attributes(wanted: Op, op: Op, found: PatternMatch) -> PatternMatch | None:
+def match_attributes(pattern_op: Op, op: Op, partial: PatternMatch) -> PatternMatch | None:
     """The bindings of attribute variables, or `None` if the ops differ."""
-    if type(wanted) is not type(op):
+    if type(pattern_op) is not type(op):
         return None
     for name, attribute in op.attributes().items():
-        pattern = getattr(wanted, name)
+        pattern = getattr(pattern_op, name)
         if isinstance(pattern, Value) and isinstance(pattern.node.op, Input):
-            bound = found.with_attribute(pattern.node.op.label, attribute)
+            bound = partial.with_attribute(pattern.node.op.label, attribute)
             if bound is None:
                 return None
-            found = bound
+            partial = bound
         elif pattern is not ANY and exact(pattern) != exact(attribute):
             return None
-    return found
+    return partial
 
 
 REPEATING: Final = (Expand, Reshape, Full)
@@ -199,11 +199,11 @@ def scalar_of(value: Value) -> np.ndarray | None:
     return first.reshape(()) if is_repeated else None
 
 
-def is_same_scalar(wanted: np.ndarray, found: np.ndarray | None) -> bool:
+def is_same_scalar(expected: np.ndarray, actual: np.ndarray | None) -> bool:
     """Return whether a constant is the number in the pattern; `0` is not `-0.0`, because `x - 0` is not `x + 0`."""
-    if found is None or found.dtype == np.bool_:
+    if actual is None or actual.dtype == np.bool_:
         return False
-    as_complex, target = complex(found), complex(wanted)
+    as_complex, target = complex(actual), complex(expected)
     if as_complex != target:
         return False
     signs = [
@@ -215,16 +215,16 @@ def is_same_scalar(wanted: np.ndarray, found: np.ndarray | None) -> bool:
 
 def mismatch(pattern: Value, value: Value) -> str:
     """The first place, in reading order, where `value` is not an instance of `pattern`."""
-    wanted, node = pattern.node, value.node
-    if isinstance(wanted.op, Input):
-        return f"{wanted.op.label} stands for one value in one place and for another elsewhere"
-    if isinstance(wanted.op, Constant):
-        return f"{value!r} is not the constant {wanted.op.value!r}"
-    if type(wanted.op) is not type(node.op):
-        return f"{value!r} is {node.op.name}, not {wanted.op.name}"
-    if match_attributes(wanted.op, node.op, PatternMatch()) is None:
-        return f"{value!r} is {node.op!r}, not {wanted.op!r}"
-    for inner, operand in zip(wanted.operands, node.operands, strict=False):
+    pattern_node, node = pattern.node, value.node
+    if isinstance(pattern_node.op, Input):
+        return f"{pattern_node.op.label} stands for one value in one place and for another elsewhere"
+    if isinstance(pattern_node.op, Constant):
+        return f"{value!r} is not the constant {pattern_node.op.value!r}"
+    if type(pattern_node.op) is not type(node.op):
+        return f"{value!r} is {node.op.name}, not {pattern_node.op.name}"
+    if match_attributes(pattern_node.op, node.op, PatternMatch()) is None:
+        return f"{value!r} is {node.op!r}, not {pattern_node.op!r}"
+    for inner, operand in zip(pattern_node.operands, node.operands, strict=False):
         if inner is not None and operand is not None and next(matches(inner, operand), None) is None:
             return mismatch(inner, operand)
     return f"the operands of {value!r} do not fit together"

@@ -38,8 +38,8 @@ def choice(op: If, used: Sequence[bool], pred: Value, *x: Value) -> Pruned | Non
 
 @prune(While)
 def loop(op: While, used: Sequence[bool], *x: Value) -> Pruned | None:
-    asked = {i for i, flag in enumerate(used) if flag} | _carries(read_inputs(op.cond, [0]), op.carries)
-    carries = needed(op.body, op.carries, asked, ())
+    required = {i for i, flag in enumerate(used) if flag} | _carries(read_inputs(op.cond, [0]), op.carries)
+    carries = needed(op.body, op.carries, required, ())
     read = sorted(read_inputs(op.body, carries) | read_inputs(op.cond, [0]) | {*carries})
     if len(read) == len(x):
         return None
@@ -60,14 +60,14 @@ def scan(op: Scan, used: Sequence[bool], *x: Value) -> Pruned | None:
     return smaller, [x[i] for i in read], results
 
 
-def needed(body: Graph, count: int, asked: set[int], ys: Iterable[int]) -> list[int]:
+def needed(body: Graph, count: int, required: set[int], ys: Iterable[int]) -> list[int]:
     """Return the carries that are used outside, or that a step reads to compute a needed carry or y."""
-    found, ys = set(asked), [*ys]
+    result, ys = set(required), [*ys]
     while True:
-        more = found | _carries(read_inputs(body, [*found, *ys]), count)
-        if more == found:
-            return sorted(found)
-        found = more
+        more = result | _carries(read_inputs(body, [*result, *ys]), count)
+        if more == result:
+            return sorted(result)
+        result = more
 
 
 def _carries(places: Iterable[int], count: int) -> set[int]:

@@ -98,8 +98,8 @@ class Regrouping:
             for node in self.graph.nodes:
                 if node not in self.group_of or node in last:
                     self.place_with_operands(node)
-            made = self.builder.finish(self.values[v] for v in self.graph.outputs)
-        return Result(made, self.values, self.counts)
+            rebuilt = self.builder.finish(self.values[v] for v in self.graph.outputs)
+        return Result(rebuilt, self.values, self.counts)
 
     def place_with_operands(self, node: Node) -> None:
         """Place a node, or the group it is in, after everything it reads; without recursion, because chains are long."""
@@ -131,8 +131,8 @@ class Regrouping:
         names = [v.node.name if v.index == 0 else None for v in group.outputs]
         with originating(origin):
             results = self.made_by_op(group, inputs, names[0]) or self.drafted(group, inputs, names)
-        wanted, made = tuple(v.type for v in group.outputs), tuple(v.type for v in results)
-        assert made == wanted, f"{self.by}: {wanted} became {made} at {node!r}"
+        expected, actual = tuple(v.type for v in group.outputs), tuple(v.type for v in results)
+        assert actual == expected, f"{self.by}: {expected} became {actual} at {node!r}"
         self.values.update(zip(group.outputs, results, strict=True))
         self.counts[group.rule] = self.counts.get(group.rule, 0) + 1
 
@@ -145,9 +145,9 @@ class Regrouping:
         return self.builder.emit(op, operands, name=name)
 
     def drafted(self, group: Group, inputs: Sequence[Value], names: Sequence[str | None]) -> tuple[Value, ...]:
-        made = draft(lambda: group.make(*inputs), group.rule)
-        assert made is not None, f"{self.by}: {group.rule} made nothing"
-        return made.place_named(names)
+        replacement = draft(lambda: group.make(*inputs), group.rule)
+        assert replacement is not None, f"{self.by}: {group.rule} made nothing"
+        return replacement.place_named(names)
 
 
 def merged_origin(members: Sequence[Node]) -> Origin:

@@ -143,9 +143,9 @@ def values_for(rng: np.random.Generator, type: TensorType, is_ordinary: bool) ->
     if is_ordinary:
         return np.asarray(rng.uniform(0.5, 2.0, shape)).astype(dtype.numpy)
     if dtype.is_complex:
-        made = np.empty(shape, dtype.numpy)
-        made.real, made.imag = (specials(rng, dtype.component, count).reshape(shape) for _ in range(2))
-        return made
+        values = np.empty(shape, dtype.numpy)
+        values.real, values.imag = (specials(rng, dtype.component, count).reshape(shape) for _ in range(2))
+        return values
     return specials(rng, dtype, count).reshape(shape)
 
 

@@ -197,10 +197,11 @@ class RewriteRule:
             return True
         if len(node.results) != 1:
             return False
-        found = [None if v is None else type(v.node.op) for v in node.operands]
+        operand_ops = [None if v is None else type(v.node.op) for v in node.operands]
         return any(
-            len(wanted) == len(found) and all(w is None or f in w for w, f in zip(wanted, found, strict=True))
-            for wanted in self.outline
+            len(expected) == len(operand_ops)
+            and all(w is None or f in w for w, f in zip(expected, operand_ops, strict=True))
+            for expected in self.outline
         )
 
     def instances(self, node: Node) -> Iterator[PatternMatch]:
@@ -215,9 +216,9 @@ class RewriteRule:
         """Return the reason why the rule does not take this match, or `None` (its types are tested once it is built)."""
         if not self.keeps_inner:
             for node in match.inner:
-                kept = kept_for(match.graph, node)
-                if kept:
-                    return kept
+                declined = kept_for(match.graph, node)
+                if declined:
+                    return declined
         return next((f"needs {c.name}" for c in self.conditions if not c.holds(match)), None)
 
     def build(self, match: Match) -> Draft | Declined | None:
@@ -228,17 +229,17 @@ class RewriteRule:
         declined: list[Declined] = []
 
         def make() -> Any:
-            made = self.right(**{name: arguments[name] for name in self.wanted})
-            if not isinstance(made, Declined):
-                return made
-            declined.append(made)
+            replacement = self.right(**{name: arguments[name] for name in self.wanted})
+            if not isinstance(replacement, Declined):
+                return replacement
+            declined.append(replacement)
             return None
 
         return draft(make, self.name) or (declined[0] if declined else None)
 
     def __repr__(self) -> str:
-        given = f", giving up {self.gives_up}" if self.gives_up else ""
-        return f"<rule {self.key}{given}>"
+        suffix = f", giving up {self.gives_up}" if self.gives_up else ""
+        return f"<rule {self.key}{suffix}>"
 
 
 def rewrite(name: str, left: Value | type[Op]) -> Left:
@@ -302,12 +303,12 @@ class RuleSet:
 
     @cached_property
     def rules(self) -> tuple[RewriteRule, ...]:
-        made = tuple(self.make())
-        keys = Counter(r.key for r in made)
+        rules = tuple(self.make())
+        keys = Counter(r.key for r in rules)
         twice = [key for key, count in keys.items() if count > 1]
         if twice:
             raise ConfigError(f"{self.name}: two rules are called {twice[0]!r}")
-        return made
+        return rules
 
     def __iter__(self) -> Iterator[RewriteRule]:
         return iter(self.rules)
@@ -320,12 +321,12 @@ class RuleSet:
         return RuleSet(name, lambda: (*self.rules, *other.rules), doc)
 
     def __getitem__(self, name: str) -> RewriteRule:
-        found = next((r for r in self.rules if name in (r.name, r.key)), None)
-        if found is None:
+        rule = next((r for r in self.rules if name in (r.name, r.key)), None)
+        if rule is None:
             raise UnknownNameError(
                 f"{self.name}: it has no rule {name!r}", hint=nearest(name, [r.name for r in self.rules])
             )
-        return found
+        return rule
 
     def without(self, names: Iterable[str]) -> RuleSet:
         """The set less some rules, each named by its name or its key.

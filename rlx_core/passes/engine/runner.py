@@ -179,7 +179,7 @@ def expect_signature(each: Pass, before: Graph, after: Graph) -> None:
     Raises:
         VerifyError: An input or an output has another type, or there are more or fewer of them.
     """
-    kept = (
+    comparisons = (
         (
             "inputs",
             [f"{leaf_name(v)}: {v.type}" for v in before.inputs],
@@ -187,13 +187,13 @@ def expect_signature(each: Pass, before: Graph, after: Graph) -> None:
         ),
         ("outputs", list(map(str, before.output_types)), list(map(str, after.output_types))),
     )
-    for what, expected, found in kept:
-        if expected != found:
+    for what, expected, actual in comparisons:
+        if expected != actual:
             owner = owner_of("passes", each.name, None)
             raise VerifyError(
                 f"{each.name}: the pass changed the {what} of {before.name}",
                 Fact("expected", ", ".join(expected) or "none"),
-                Fact("found", ", ".join(found) or "none"),
+                Fact("found", ", ".join(actual) or "none"),
                 Fact("pass", each.name, None if owner is None else owner[0]),
                 hint="a pass replaces what a program computes by equal values, and keeps its inputs and outputs",
             )

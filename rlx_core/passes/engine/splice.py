@@ -54,23 +54,23 @@ class Draft:
                 values[each.result] = target.constant(each.op.value)
                 continue
             operands = [None if v is None else values[v] for v in each.operands]
-            made = target.emit(each.op, operands, name=name, origin=each.origin, types=each.types)
-            values.update(zip(each.results, made, strict=True))
+            copies = target.emit(each.op, operands, name=name, origin=each.origin, types=each.types)
+            values.update(zip(each.results, copies, strict=True))
         return tuple(values.get(v, v) for v in self.results)
 
     def needed(self) -> set[Node]:
         """The nodes of the draft that its results and effects depend on."""
-        found = {v.node for v in self.results}
+        result = {v.node for v in self.results}
         for each in reversed(self.builder.nodes):
-            if each in found or not each.op.is_pure:
-                found.add(each)
-                found.update(v.node for v in each.present())
-        return found
+            if each in result or not each.op.is_pure:
+                result.add(each)
+                result.update(v.node for v in each.present())
+        return result
 
 
 def draft(make: Callable[[], Any], name: str = "draft") -> Draft | None:
     """Return the draft that `make()` builds in a separate builder; `None` if it returns `None`."""
     builder = Builder(name, capturing=True)
     with building(builder):
-        made = make()
-        return None if made is None else Draft(as_results(made), builder)
+        results = make()
+        return None if results is None else Draft(as_results(results), builder)

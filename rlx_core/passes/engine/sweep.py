@@ -36,8 +36,8 @@ def _sweep_once(graph: Graph) -> tuple[Result, bool]:
     for node in graph.nodes:
         if node in pruned:
             op, read, places = pruned[node]
-            made = builder.emit(op, [values[v] for v in read], name=node.name, origin=node.origin)
-            values.update((node.results[place], result) for place, result in zip(places, made, strict=True))
+            results = builder.emit(op, [values[v] for v in read], name=node.name, origin=node.origin)
+            values.update((node.results[place], result) for place, result in zip(places, results, strict=True))
         elif node in needed:
             operands = [None if v is None else values[v] for v in node.operands]
             values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
@@ -48,7 +48,7 @@ def _sweep_once(graph: Graph) -> tuple[Result, bool]:
 
 def prunable(graph: Graph, needed: set[Node]) -> dict[Node, Pruned]:
     """Return nodes whose op can drop some results or operands that are not read."""
-    found: dict[Node, Pruned] = {}
+    result: dict[Node, Pruned] = {}
     for node in needed:
         rule = prune.find(type(node.op))
         if rule is None:
@@ -56,8 +56,8 @@ def prunable(graph: Graph, needed: set[Node]) -> dict[Node, Pruned]:
         used = tuple(v in graph.output_set or any(u in needed for u in graph.uses[v]) for v in node.results)
         smaller = rule(node.op, used, *node.operands) if any(used) else None
         if smaller is not None:
-            found[node] = smaller
-    return found
+            result[node] = smaller
+    return result
 
 
 def live_nodes(graph: Graph) -> set[Node]:

@@ -61,8 +61,8 @@ def relaid(graph: Graph) -> Result:
     if not any(geometry_of(n).cells > 1 for n in chosen):
         return Result.unchanged(graph)
     walk = ChannelsLastWalk()
-    made, values = rebuild(graph, walk.replace, by=ChannelsLast.name)
-    return Result(made, values, {"moved": walk.count}).then(sweep(made))
+    rebuilt, values = rebuild(graph, walk.replace, by=ChannelsLast.name)
+    return Result(rebuilt, values, {"moved": walk.count}).then(sweep(rebuilt))
 
 
 def geometry_of(node: Node) -> Geometry:
@@ -122,13 +122,13 @@ class ChannelsLastWalk:
 
     def replace(self, node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
         """Return the results of a node that is computed with channels last; `None` for one that is unchanged."""
-        given = [v for v in operands if v is not None]
-        if len(given) < len(operands):
+        present = [v for v in operands if v is not None]
+        if len(present) < len(operands):
             return None
         rule = next((rule for kind, rule in RULES if isinstance(node.op, kind)), elementwise)
-        found = rule(self, node, given)
-        self.count += found is not None
-        return found
+        results = rule(self, node, present)
+        self.count += results is not None
+        return results
 
     def has(self, value: Value) -> bool:
         """Return whether a value lies, or would lie, with its channels last."""
@@ -156,8 +156,8 @@ def is_moved_back(value: Value) -> bool:
 Rule = Callable[[ChannelsLastWalk, Node, list[Value]], "tuple[Value, ...] | None"]
 
 
-def convolution(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
-    op, (a, b) = node.op, given
+def convolution(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tuple[Value, ...] | None:
+    op, (a, b) = node.op, values
     assert isinstance(op, Convolution), "registered for it alone"
     if not is_wanted(node):
         return None
@@ -167,12 +167,12 @@ def convolution(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple
     if isinstance(op, ConvBackwardInput | ConvTranspose):
         sizes = tuple(n.__index__() for n in node.type.shape[2:])
         return (walk.back(channels_last.backward_input(walk.of(a), b, geometry, sizes)),)
-    made = channels_last.conv if op.groups == 1 else channels_last.depthwise
-    return (walk.back(made(walk.of(a), b, geometry)),)
+    convolve = channels_last.conv if op.groups == 1 else channels_last.depthwise
+    return (walk.back(convolve(walk.of(a), b, geometry)),)
 
 
-def pool(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
-    op, (x,) = node.op, given
+def pool(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tuple[Value, ...] | None:
+    op, (x,) = node.op, values
     assert isinstance(op, PoolOp), "registered for it alone"
     is_plain = isinstance(op, ExtremePool | SumPool) or (isinstance(op, AvgPool) and op.count_include_pad)
     if not (is_plain and walk.has(x)):
@@ -180,33 +180,33 @@ def pool(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value,
     return (walk.back(channels_last.pooled(op, walk.of(x))),)
 
 
-def norm(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
-    op, x = node.op, given[0]
+def norm(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tuple[Value, ...] | None:
+    op, x = node.op, values[0]
     assert isinstance(op, ChannelOp), "registered for it alone"
     if not walk.has(x) or normalize_axis(op.axis, x.ndim) != 1:
         return None
-    images = [v.shape == x.shape for v in given]
-    operands = [walk.of(v) if is_image else v for v, is_image in zip(given, images, strict=True)]
+    images = [v.shape == x.shape for v in values]
+    operands = [walk.of(v) if is_image else v for v, is_image in zip(values, images, strict=True)]
     inside: Any = evolve(op, axis=x.ndim - 1)  # type: ignore[call-arg]
     results = as_results(inside(*operands))
     return tuple(walk.back(y) if y.ndim == x.ndim else y for y in results)
 
 
-def reduction(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
-    op, x = node.op, given[0]
+def reduction(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tuple[Value, ...] | None:
+    op, x = node.op, values[0]
     assert isinstance(op, Reduction), "registered for it alone"
     axes = normalize_axes(op.axes, x.ndim)
-    if len(given) > 1 or not walk.has(x) or len(node.results) > 1:
+    if len(values) > 1 or not walk.has(x) or len(node.results) > 1:
         return None
-    kept = [place(a, x.ndim) for a in range(x.ndim) if a not in axes]
-    if not op.keep_dim and kept != sorted(kept):
+    remaining = [place(a, x.ndim) for a in range(x.ndim) if a not in axes]
+    if not op.keep_dim and remaining != sorted(remaining):
         return None  # the axes that are left would be in another order
     y = evolve(op, axes=tuple(sorted(place(a, x.ndim) for a in axes)))(walk.of(x))
     return (walk.back(y),) if op.keep_dim else (y,)
 
 
-def padding(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
-    op, (x, *value) = node.op, given
+def padding(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tuple[Value, ...] | None:
+    op, (x, *value) = node.op, values
     assert isinstance(op, Pad), "registered for it alone"
     if not walk.has(x):
         return None
@@ -215,17 +215,17 @@ def padding(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Val
     return (walk.back(evolve(op, lo=lo, hi=hi, between=between)(walk.of(x), *value)),)
 
 
-def joined(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def joined(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tuple[Value, ...] | None:
     op = node.op
     assert isinstance(op, Concat), "registered for it alone"
-    if not all(walk.has(x) for x in given):
+    if not all(walk.has(x) for x in values):
         return None
     axis = place(normalize_axis(op.axis, node.type.rank), node.type.rank)
-    return (walk.back(evolve(op, axis=axis)(*map(walk.of, given))),)
+    return (walk.back(evolve(op, axis=axis)(*map(walk.of, values))),)
 
 
-def expanded(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
-    op, (x,) = node.op, given
+def expanded(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tuple[Value, ...] | None:
+    op, (x,) = node.op, values
     assert isinstance(op, Expand), "registered for it alone"
     if not walk.has(x) or x.ndim != node.type.rank:
         return None
@@ -233,12 +233,12 @@ def expanded(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Va
     return (walk.back(evolve(op, target=(n, *sizes, c))(walk.of(x))),)
 
 
-def elementwise(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def elementwise(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tuple[Value, ...] | None:
     rank = node.type.rank if len(node.types) == 1 else 0
-    is_image = 3 <= rank <= 5 and any(v.shape == node.type.shape and walk.has(v) for v in given)
+    is_image = 3 <= rank <= 5 and any(v.shape == node.type.shape and walk.has(v) for v in values)
     if not is_image or not is_step(node):
         return None
-    return (walk.back(node.op(*(beside(walk, v, rank) for v in given))),)
+    return (walk.back(node.op(*(beside(walk, v, rank) for v in values))),)
 
 
 def beside(walk: ChannelsLastWalk, value: Value, rank: int) -> Value:

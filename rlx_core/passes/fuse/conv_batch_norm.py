@@ -59,8 +59,8 @@ def fold(graph: Graph) -> Result:
         result: Value = folded + reshape(beta - mean * scale, lines[:-1])
         return result
 
-    made, values = rebuild(graph, replace, by=FuseConvBatchNorm.name)
-    return Result(made, values, {"folded": len(chosen)}).then(sweep(made))
+    rebuilt, values = rebuild(graph, replace, by=FuseConvBatchNorm.name)
+    return Result(rebuilt, values, {"folded": len(chosen)}).then(sweep(rebuilt))
 
 
 def is_foldable(graph: Graph, node: Node, bound: set[Node]) -> bool:

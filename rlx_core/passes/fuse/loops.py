@@ -65,9 +65,9 @@ class FuseLoops(Pass):
     def run(self, graph: Graph, context: Context) -> Result:
         if not claims(context, (FusedLoop,)):
             return Result.unchanged(graph)
-        found = each_graph(graph, lambda g: ProducerFusion(g, context, self).run())
+        fused = each_graph(graph, lambda g: ProducerFusion(g, context, self).run())
         return (
-            found.then(each_graph(found.graph, lambda g: Siblings(g, context, self).run())) if self.siblings else found
+            fused.then(each_graph(fused.graph, lambda g: Siblings(g, context, self).run())) if self.siblings else fused
         )
 
 
@@ -112,8 +112,8 @@ class FusionSearch:
         """Return these nodes as one loop; `None` if they do not form one, or one that is larger than allowed."""
         if sum(map(steps_in, members)) > self.limits.steps:
             return None
-        most = None if self.context.target is None else self.context.target.region_limits[0]
-        if len(members) > 1 and most is not None and sum(map(ops_in, members)) > most:
+        limit = None if self.context.target is None else self.context.target.region_limits[0]
+        if len(members) > 1 and limit is not None and sum(map(ops_in, members)) > limit:
             return None
         if len(members) == 1:
             formula = formula_of(members[0].op, members[0].operand_types)
@@ -128,13 +128,13 @@ class FusionSearch:
 
     def joined(self, parts: Sequence[Loop], members: Sequence[Node]) -> Loop | None:
         """Return the loop over `members`, if it is worth more than its parts."""
-        whole = self.loop(members)
-        if whole is None or whole.cost > sum(p.cost for p in parts):
+        fused = self.loop(members)
+        if fused is None or fused.cost > sum(p.cost for p in parts):
             return None
-        is_wide = points(whole.formula) >= WIDE and units(whole.formula) < FEWEST_UNITS
-        if is_wide and any(units(p.formula) > units(whole.formula) for p in parts):
+        is_wide = points(fused.formula) >= WIDE and units(fused.formula) < FEWEST_UNITS
+        if is_wide and any(units(p.formula) > units(fused.formula) for p in parts):
             return None
-        return whole
+        return fused
 
     def refusal(self, loop: Loop) -> Declined | None:
         """Return the reason why the target would not run a loop of several nodes."""
@@ -154,14 +154,14 @@ class ProducerFusion(FusionSearch):
         for node in reversed(self.graph.nodes):
             if node in grouping.group_of or is_view(node) or not self.is_loop(node):
                 continue
-            found = self.grown(grouping, node)
-            if found is None or len(found.members) < 2:
+            candidate = self.grown(grouping, node)
+            if candidate is None or len(candidate.members) < 2:
                 continue
-            refusal = self.refusal(found)
+            refusal = self.refusal(candidate)
             if refusal is not None:
                 misses.append(Miss("fuse-loops/chain", node.label, refusal.reason, refusal.kind))
             else:
-                added = grouping.add(found.group)
+                added = grouping.add(candidate.group)
                 assert added, "a loop grows only by nodes that keep it free of cycles"
         return self.finish(grouping, self.limits.name, misses)
 
@@ -233,10 +233,10 @@ class Siblings(FusionSearch):
 
     def may_meet(self, value: Value, first: Node, second: Node) -> bool:
         """Return whether nothing large is computed earlier than it was for the sake of something small."""
-        small, large = sorted((first, second), key=lambda n: sum(map(elements, n.types)))
-        if sum(map(elements, small.types)) * 8 > elements(value.type):
+        smaller, larger = sorted((first, second), key=lambda n: sum(map(elements, n.types)))
+        if sum(map(elements, smaller.types)) * 8 > elements(value.type):
             return False
-        return small is first or all(u.index > large.index for r in small.results for u in self.graph.uses[r])
+        return smaller is first or all(u.index > larger.index for r in smaller.results for u in self.graph.uses[r])
 
 
 def elements(type: TensorType) -> int:

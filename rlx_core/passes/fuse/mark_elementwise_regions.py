@@ -44,8 +44,8 @@ class MarkElementwiseRegions(Pass):
     def run(self, graph: Graph, context: Context) -> Result:
         if not claims(context, (ElementwiseRegion,)):
             return Result.unchanged(graph)
-        own = (None, None) if context.target is None else context.target.region_limits
-        limits = (self.steps or own[0], self.inputs or own[1])
+        target_limits = (None, None) if context.target is None else context.target.region_limits
+        limits = (self.steps or target_limits[0], self.inputs or target_limits[1])
         return each_graph(graph, lambda g: self.mark(g, limits, context))
 
     def mark(self, graph: Graph, limits: tuple[int | None, int | None], context: Context) -> Result:

@@ -53,18 +53,18 @@ def with_bias(x: Value, w: Value, b: Value, match: Match) -> Value | Declined | 
     *leading, width = (1, *bias.shape) if bias.ndim else (1,)
     if any(d != 1 for d in leading) or width not in (1, columns):
         return Declined(f"the bias is {bias.type}, not {product.type.dtype}[{columns}]", "BiasRankTooHigh")
-    kept = declined_if_kept(match.graph, [product], [match.root])
-    if kept is not None:
+    declined = declined_if_kept(match.graph, [product], [match.root])
+    if declined is not None:
         # A product with another reader was never about to disappear, so it is not reported either.
-        return kept if kept.kind == "IsOutput" else None
+        return declined if declined.kind == "IsOutput" else None
     row = reshaped(b, (width,)) if bias.ndim else b
     return fused_matmul_bias_act(x, w, row if row.shape == (columns,) else expand(row, (columns,)))
 
 
 def with_activation(x: Value, w: Value, b: Value, match: Match) -> Value | Declined:
     inner = [n for n in match.inner if isinstance(n.op, FusedMatMulBiasAct)]
-    kept = declined_if_kept(match.graph, inner, [match.root])
-    return kept or evolve(FusedMatMulBiasAct(), activation=match.root.op)(x, w, b)
+    declined = declined_if_kept(match.graph, inner, [match.root])
+    return declined or evolve(FusedMatMulBiasAct(), activation=match.root.op)(x, w, b)
 
 
 FuseMatMulBiasAct = fusion_of(fuse_matmul_bias_act, (FusedMatMulBiasAct,))

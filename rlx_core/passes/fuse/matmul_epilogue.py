@@ -112,15 +112,15 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
     start = len(operands) + len(first)
     if first:
         number[value] = start - 1  # the region reads the result of these steps on the product
-    rest = [renumbered(step, [number[v] for v in inputs], start) for step in region.steps]
-    whole = ElementwiseRegion(
+    following = [renumbered(step, [number[v] for v in inputs], start) for step in region.steps]
+    joined_region = ElementwiseRegion(
         shape=region.shape,
-        steps=(*first, *rest),
+        steps=(*first, *following),
         access=tuple(access_of(v.shape, region.shape) for v in operands),
         results=tuple(len(first) + r for r in region.results),
     )
     has_region = isinstance(product.op, FoldedMatMul | FusedMatMulPrologue)
-    op = evolve(product.op, region=whole) if has_region else FusedMatMulEpilogue(whole)
+    op = evolve(product.op, region=joined_region) if has_region else FusedMatMulEpilogue(joined_region)
     return Group((product, node), (*factors, *bias, *others), node.results, op, RULE)
 
 

@@ -52,11 +52,11 @@ class FuseResidualNorm(Pass):
         for node in graph.nodes:
             if type(node.op) not in kinds:
                 continue
-            found = self.find(graph, node, kinds[type(node.op)], context)
-            if isinstance(found, Group) and not grouping.add(found):
-                found = Declined("an operand of the norm depends on the sum", "NotFused")
-            if isinstance(found, Declined):
-                misses.append(Miss("fuse-residual-norm/residual-norm", node.label, found.reason, found.kind))
+            outcome = self.find(graph, node, kinds[type(node.op)], context)
+            if isinstance(outcome, Group) and not grouping.add(outcome):
+                outcome = Declined("an operand of the norm depends on the sum", "NotFused")
+            if isinstance(outcome, Declined):
+                misses.append(Miss("fuse-residual-norm/residual-norm", node.label, outcome.reason, outcome.kind))
         result = regroup(grouping, self.name)
         return Result(result.graph, result.values, result.counts, misses)
 
@@ -68,10 +68,10 @@ class FuseResidualNorm(Pass):
                 return Declined(
                     f"the norm is over axes {norm.op.attributes()['axes']}, not the last alone", "AxisNotLast"
                 )
-            found = self.group(graph, norm, form, fused, context)
-            if isinstance(found, Group):
-                return found
-            declined = declined or found
+            result = self.group(graph, norm, form, fused, context)
+            if isinstance(result, Group):
+                return result
+            declined = declined or result
         return declined
 
     def group(self, graph: Graph, norm: Node, form: ResidualSum, fused: Fused, context: Context) -> Group | Declined:
@@ -80,13 +80,13 @@ class FuseResidualNorm(Pass):
         if is_kept and not self.with_sum:
             return Declined(f"{total!r} is read elsewhere, and the form with the sum is off", "MultiConsumer")
         gamma, beta = (norm.operands[i] if len(norm.operands) > i else None for i in (1, 2))
-        given = (form.x, form.residual, gamma, beta, form.bias)
-        inputs = tuple(v for v in given if v is not None)
+        operands = (form.x, form.residual, gamma, beta, form.bias)
+        inputs = tuple(v for v in operands if v is not None)
         op = fused(eps=norm.op.attributes()["eps"], with_sum=is_kept)
 
         def make(*values: Value) -> Value | tuple[Value, ...]:
             placed = iter(values)
-            return op(*(None if v is None else next(placed) for v in given))
+            return op(*(None if v is None else next(placed) for v in operands))
 
         probe = draft(lambda: make(*inputs))
         assert probe is not None, "an op gives results"
@@ -122,8 +122,8 @@ def residual_sums(graph: Graph, norm: Node) -> Iterator[ResidualSum]:
             assert bias is not None, "a sum has two operands"
             # (x + bias) + residual is not x + residual + bias to the last bit, so the sum must not be seen by others.
             is_seen = outer.result in graph.output_set or len(graph.uses[outer.result]) > 1
-            fits = x.type == norm.type and bias.shape == norm.type.shape[-1:]
-            if fits and not is_seen and inner_value not in graph.output_set:
+            is_match = x.type == norm.type and bias.shape == norm.type.shape[-1:]
+            if is_match and not is_seen and inner_value not in graph.output_set:
                 yield ResidualSum((inner, outer), x, residual, bias)
     x, residual = outer.operands
     if x is not None and residual is not None and x.type == residual.type == norm.type:

@@ -57,9 +57,9 @@ class FuseSharedInputMatMul(Pass):
             joined = [n for n in members if is_joinable(n)]
             if len(joined) < self.least:
                 if len(members) >= self.least and joined:
-                    said = f"{len(joined)} of {len(members)} products of one value have bound weights"
+                    reason = f"{len(joined)} of {len(members)} products of one value have bound weights"
                     misses.append(
-                        Miss("fuse-shared-input-matmul/shared-input", members[0].label, said, "SharedMatmulCount")
+                        Miss("fuse-shared-input-matmul/shared-input", members[0].label, reason, "SharedMatmulCount")
                     )
                 continue
             self.add(grouping, joined)

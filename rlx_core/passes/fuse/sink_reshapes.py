@@ -53,23 +53,23 @@ def sink(graph: Graph, judge: Judge) -> Result:
         source = next((v for v in inputs if is_reshaped_product(graph, v, node)), None)
         if region is None or source is None:
             return None
-        (whole,) = source.node.present()
-        shapes = [regrouped(v.shape, region.shape, whole.shape) for v in inputs]
+        (source_value,) = source.node.present()
+        shapes = [regrouped(v.shape, region.shape, source_value.shape) for v in inputs]
         known = [s for s in shapes if s is not None]
         if len(known) < len(shapes):
             return None
-        moved = evolve(region, shape=whole.shape, access=tuple(access_of(s, whole.shape) for s in known))
+        moved = evolve(region, shape=source_value.shape, access=tuple(access_of(s, source_value.shape) for s in known))
         op, refusal = judge(moved, [v.type.with_shape(s) for v, s in zip(inputs, known, strict=True)])
         if refusal is not None:
             return None
         new = dict(zip(node.operands, operands, strict=True))
-        made = as_results(op(*(in_dims(new[v], s) for v, s in zip(inputs, known, strict=True))))
+        results = as_results(op(*(in_dims(new[v], s) for v, s in zip(inputs, known, strict=True))))
         count += 1
-        return tuple(reshaped(y, region.shape) for y in made)
+        return tuple(reshaped(y, region.shape) for y in results)
 
-    made, values = rebuild(graph, replace, by=SinkReshapes.name)
+    rebuilt, values = rebuild(graph, replace, by=SinkReshapes.name)
     # The reshapes that nothing reads any more would count as readers of the products.
-    return Result(made, values, {"sunk": count}).then(sweep(made)) if count else Result.unchanged(graph)
+    return Result(rebuilt, values, {"sunk": count}).then(sweep(rebuilt)) if count else Result.unchanged(graph)
 
 
 def in_dims(value: Value | None, shape: Shape) -> Value:
@@ -91,15 +91,15 @@ def is_reshaped_product(graph: Graph, value: Value, reader: Node) -> bool:
     return alone and source not in graph.output_set and is_product(source.node)
 
 
-def regrouped(shape: Shape, region: Shape, wanted: Shape) -> Shape | None:
-    """Return the dims of an input of a region of dims `region` in a region of dims `wanted`; `None` if it cannot be reshaped.
+def regrouped(shape: Shape, region: Shape, target: Shape) -> Shape | None:
+    """Return the dims of an input of a region of dims `region` in a region of dims `target`; `None` if it cannot be reshaped.
 
     >>> regrouped((8, 1, 1), (2, 8, 5, 5), (2, 8, 25)), regrouped((5,), (2, 8, 5, 5), (2, 8, 25))
     ((1, 8, 1), None)
     """
     aligned = (*(1,) * (len(region) - len(shape)), *shape)
-    found: list[Dim] = []
-    old, new = list(zip(region, aligned, strict=True)), list(wanted)
+    result: list[Dim] = []
+    old, new = list(zip(region, aligned, strict=True)), list(target)
     while old or new:
         left, right = [old.pop(0)] if old else [], [new.pop(0)] if new else []
         while (have := product([d for d, _ in left])) != (want := product(right)):
@@ -110,13 +110,13 @@ def regrouped(shape: Shape, region: Shape, wanted: Shape) -> Shape | None:
             if not longer:
                 return None
             (left if have < want else right).append(longer.pop(0))
-        if all(own == size for size, own in left):
-            found += right
-        elif all(own == 1 for _, own in left):
-            found += [1] * len(right)
+        if all(extent == size for size, extent in left):
+            result += right
+        elif all(extent == 1 for _, extent in left):
+            result += [1] * len(right)
         elif [d for d, _ in left if d != 1] == [d for d in right if d != 1]:
-            sizes = iter(own for d, own in left if d != 1)
-            found += [1 if d == 1 else next(sizes) for d in right]
+            sizes = iter(extent for d, extent in left if d != 1)
+            result += [1 if d == 1 else next(sizes) for d in right]
         else:
             return None
-    return tuple(found)
+    return tuple(result)

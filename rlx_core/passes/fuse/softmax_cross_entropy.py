@@ -86,13 +86,13 @@ def written_out(x: Value) -> Value:
 def as_log_softmax(match: Match) -> Value | Declined | None:
     """`x - log Σ exp(x)`, along one axis; x may be shifted by its maximum."""
     x, total = match.root.operands
-    found = None if total is None else normalizer_of(total)
-    if x is None or total is None or found is None or found.x is not x or x.type != match.root.type:
+    normalizer = None if total is None else normalizer_of(total)
+    if x is None or total is None or normalizer is None or normalizer.x is not x or x.type != match.root.type:
         return None
-    if not lies_along(total, x.shape, (found.axis,)):
+    if not lies_along(total, x.shape, (normalizer.axis,)):
         return None
-    logits = unshifted_logits(match, x, found.axis, found.nodes)
-    return logits if isinstance(logits, Declined) else log_softmax(match.new(logits), axis=found.axis)
+    logits = unshifted_logits(match, x, normalizer.axis, normalizer.nodes)
+    return logits if isinstance(logits, Declined) else log_softmax(match.new(logits), axis=normalizer.axis)
 
 
 def as_log_of_softmax(match: Match) -> Value | Declined | None:
@@ -106,10 +106,10 @@ def as_log_of_softmax(match: Match) -> Value | Declined | None:
 
 def unshifted_logits(match: Match, x: Value, axis: int, inner: Collection[Node]) -> Value | Declined:
     """Return the logits that the pattern of `inner` normalises: `x`, or its unshifted source if no other node needs the shift."""
-    kept = declined_if_kept(match.graph, inner, {*inner, match.root})
+    declined = declined_if_kept(match.graph, inner, {*inner, match.root})
     shifted = unshifted(x, axis)
-    if kept is not None or shifted is None:
-        return kept or x
+    if declined is not None or shifted is None:
+        return declined or x
     wider = {*inner, *shifted[1]}
     return x if declined_if_kept(match.graph, wider, {*wider, match.root}) else shifted[0]
 
@@ -136,9 +136,9 @@ def read_by_sum(match: Match) -> Value | Declined | None:
     losses = losses_of(match, reading, reading.rows.node.op.axis)
     if isinstance(losses, Declined):
         return losses
-    rest = [a for a in summed_axes(match.root) if a != reading.rows.ndim - 1]
+    other_axes = [a for a in summed_axes(match.root) if a != reading.rows.ndim - 1]
     total = reshaped(losses, reading.rows.shape[:-1])
-    return in_shape_of(match.root, sum_axes(total, axes=rest) if rest else total)
+    return in_shape_of(match.root, sum_axes(total, axes=other_axes) if other_axes else total)
 
 
 def log_of_reading(match: Match) -> Value | Declined | None:
@@ -154,12 +154,12 @@ def normalised_at_labels(match: Match) -> Value | Declined | None:
     """`log Σ exp(x) - x[label]`, or its negative."""
     left, right = match.root.present()
     for total, read, is_loss in ((left, right, True), (right, left, False)):
-        reading, found = reading_of(read), normalizer_of(total)
-        if reading is None or found is None or found.x is not reading.rows or total.type != read.type:
+        reading, normalizer = reading_of(read), normalizer_of(total)
+        if reading is None or normalizer is None or normalizer.x is not reading.rows or total.type != read.type:
             continue
-        if found.axis != reading.rows.ndim - 1:
+        if normalizer.axis != reading.rows.ndim - 1:
             return OTHER_AXIS
-        logits = unshifted_logits(match, reading.rows, found.axis, {*found.nodes, *reading.nodes})
+        logits = unshifted_logits(match, reading.rows, normalizer.axis, {*normalizer.nodes, *reading.nodes})
         if isinstance(logits, Declined):
             return logits
         losses = cross_entropy(match, logits, reading)
@@ -172,9 +172,9 @@ def losses_of(match: Match, reading: LabelReading, axis: int) -> Value | Decline
     if normalize_axis(axis, reading.rows.ndim) != reading.rows.ndim - 1:
         return OTHER_AXIS
     inner = {reading.rows.node, *reading.nodes} - {match.root}
-    kept = declined_if_kept(match.graph, inner, {*inner, match.root})
-    if kept is not None:
-        return kept
+    declined = declined_if_kept(match.graph, inner, {*inner, match.root})
+    if declined is not None:
+        return declined
     (logits,) = reading.rows.node.present()
     losses = cross_entropy(match, logits, reading)
     return losses if reading.factor == -1 else negative(losses) if reading.factor == 1 else losses * -reading.factor

@@ -58,8 +58,8 @@ def of_halves(match: Match) -> Value | Declined | None:
     if steps != {1} or cuts != {(0, n), (n, n)} or size != 2 * n:
         return Declined(f"the cuts {sorted(cuts, key=str)} are not the two halves of {size}", "NotFused")
     inner = [node for node in match.inner if node is not match.root]
-    kept = declined_if_kept(match.graph, [*inner, up, gate], [*inner, up, gate, match.root])
-    return kept or fused_swiglu(match.new(packed), gate_first=gate.op.attributes()["start"] == 0)
+    declined = declined_if_kept(match.graph, [*inner, up, gate], [*inner, up, gate, match.root])
+    return declined or fused_swiglu(match.new(packed), gate_first=gate.op.attributes()["start"] == 0)
 
 
 def of_products(match: Match) -> Value | Declined | None:
@@ -74,9 +74,9 @@ def of_products(match: Match) -> Value | Declined | None:
     if not is_bound(up_w) or not is_bound(gate_w):
         return None  # joining weights that change costs as much as it saves
     inner = [node for node in match.inner if node is not match.root]
-    kept = declined_if_kept(match.graph, [*inner, up, gate], [*inner, up, gate, match.root])
-    if kept is not None:
-        return kept
+    declined = declined_if_kept(match.graph, [*inner, up, gate], [*inner, up, gate, match.root])
+    if declined is not None:
+        return declined
     return fused_swiglu(mat_mul(match.new(x), concat([match.new(up_w), match.new(gate_w)], axis=1)))
 
 

@@ -28,8 +28,8 @@ class UnfuseRegions(Pass):
     always: bool = True
 
     def run(self, graph: Graph, context: Context) -> Result:
-        wanted = self.always or getattr(context.settings.get("fusion"), "unfuse_regions", False)
-        return each_graph(graph, lambda g: unfuse(g, None, None)) if wanted else Result.unchanged(graph)
+        is_enabled = self.always or getattr(context.settings.get("fusion"), "unfuse_regions", False)
+        return each_graph(graph, lambda g: unfuse(g, None, None)) if is_enabled else Result.unchanged(graph)
 
 
 @define_pass("clip-regions")
@@ -46,8 +46,8 @@ class ClipRegions(Pass):
     inputs: int | None = field(default=None, validator=optional(ge(1)))
 
     def run(self, graph: Graph, context: Context) -> Result:
-        own = (None, None) if context.target is None else context.target.region_limits
-        steps, inputs = self.steps or own[0], self.inputs or own[1]
+        target_limits = (None, None) if context.target is None else context.target.region_limits
+        steps, inputs = self.steps or target_limits[0], self.inputs or target_limits[1]
         if steps is None and inputs is None:
             return Result.unchanged(graph)
         return each_graph(graph, lambda g: unfuse(g, steps, inputs))
@@ -62,12 +62,12 @@ def unfuse(graph: Graph, steps: int | None, inputs: int | None) -> Result:
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
         if node not in chosen:
             return None
-        made = draft(lambda: node.op.decompose(*operands), node.op.name)  # type: ignore[misc]
-        assert made is not None, "a region has results"
-        return as_results(made.place_named([node.name]))
+        drafted = draft(lambda: node.op.decompose(*operands), node.op.name)  # type: ignore[misc]
+        assert drafted is not None, "a region has results"
+        return as_results(drafted.place_named([node.name]))
 
-    made, values = rebuild(graph, replace)
-    return Result(made, values, {"unfused": len(chosen)})
+    rebuilt, values = rebuild(graph, replace)
+    return Result(rebuilt, values, {"unfused": len(chosen)})
 
 
 def is_above(node: Node, steps: int | None, inputs: int | None) -> bool:

@@ -57,8 +57,8 @@ def written_out(q: Value, k: Value, v: Value) -> Value:
 
 
 def turned_heads(x: Value) -> Value:
-    turned = permuted(x, SWAP_HEADS)
-    return permuted(Attention(num_heads=2, head_dim=4, layout="bhsd")(turned, turned, turned), SWAP_HEADS)
+    transposed = permuted(x, SWAP_HEADS)
+    return permuted(Attention(num_heads=2, head_dim=4, layout="bhsd")(transposed, transposed, transposed), SWAP_HEADS)
 
 
 def split_features(x: Value) -> Value:
@@ -106,22 +106,22 @@ class Reading:
 
     def product(self, value: Value) -> Factors:
         """The factors of `value`; multiplications by constants are passed through."""
-        found = factors_of(value)
-        if not found.constants or len(found.values) != 1:
+        factors = factors_of(value)
+        if not factors.constants or len(factors.values) != 1:
             return Factors((), (value,))
-        self.nodes.extend(found.nodes)
-        return found
+        self.nodes.extend(factors.nodes)
+        return factors
 
 
 def as_attention(match: Match) -> Value | Declined | None:
     weights, v = match.root.operands
     assert weights is not None, "both operands of a product are required"
     assert v is not None, "both operands of a product are required"
-    found = read(weights)
-    if found is None or isinstance(found, Declined):
-        return found
-    kept = declined_if_kept(match.graph, found.nodes, {*found.nodes, match.root})
-    return kept or build(match, found, v)
+    structure = read(weights)
+    if structure is None or isinstance(structure, Declined):
+        return structure
+    declined = declined_if_kept(match.graph, structure.nodes, {*structure.nodes, match.root})
+    return declined or build(match, structure, v)
 
 
 def read(weights: Value) -> Found | Declined | None:
@@ -142,12 +142,12 @@ def read(weights: Value) -> Found | Declined | None:
         inner_reading = Reading(list(reading.nodes))
         if bias is not None:
             inner_reading.nodes.append(reading_through(scores).node)
-        found = below_bias(inner_reading, inner)
-        if found is None:
+        factors = below_bias(inner_reading, inner)
+        if factors is None:
             continue
         if hiding is not None and hiding.declined is not None:
             return hiding.declined
-        q, k, scale, softcap = found
+        q, k, scale, softcap = factors
         if normalize_axis(softmax.axis, weights.ndim) != weights.ndim - 1:
             return Declined(f"the softmax is over axis {softmax.axis}, not over the keys", "AxisNotLast")
         return Found(q, k, scale, softcap, bias, hiding, softmax, tuple(inner_reading.nodes))
@@ -196,9 +196,9 @@ def below_bias(reading: Reading, scores: Value) -> tuple[Value, Value, float, fl
 # --------------------------------------------------------------------------------- the replacement
 
 
-def build(match: Match, found: Found, v: Value) -> Value | Declined | None:
+def build(match: Match, structure: Found, v: Value) -> Value | Declined | None:
     """The attention op for the pattern, in layout bhsd; without a head axis it is one head, in layout bsd."""
-    q, k_t = found.q, found.k_transposed
+    q, k_t = structure.q, structure.k_transposed
     rank = q.ndim
     dtypes = {q.dtype, k_t.dtype, v.dtype, match.root.type.dtype}
     heads, head_dim = (q.shape[1] if rank == 4 else 1), q.shape[-1]
@@ -210,7 +210,7 @@ def build(match: Match, found: Found, v: Value) -> Value | Declined | None:
         return Declined(f"the heads of {q.type} have no known size", "NotFused")
     if not q.shape[:-2] == k_t.shape[:-2] == v.shape[:-2]:
         return Declined(f"q, k and v broadcast ({q.type}, {k_t.type}, {v.type})", "NotFused")
-    visible = seen_keys(found, (*q.shape[:-1], k_t.shape[-1]))
+    visible = seen_keys(structure, (*q.shape[:-1], k_t.shape[-1]))
     if isinstance(visible, Declined):
         return visible
     keys, values, times = shared_heads(k_t, v)
@@ -221,15 +221,15 @@ def build(match: Match, found: Found, v: Value) -> Value | Declined | None:
         num_kv_heads=None if times == 1 else heads // times,
         layout="bhsd" if rank == 4 else "bsd",
         mask_kind=visible.mask_kind,
-        score_scale=found.scale,
-        attn_logit_softcap=found.softcap,
+        score_scale=structure.scale,
+        attn_logit_softcap=structure.softcap,
         empty_row=visible.empty_row,
     )
     placed_keys = turned(match, k_t, swap) if keys is None else match.new(keys)
     mask = None if visible.mask is None else against_scores(match.new(visible.mask), rank)
     if mask is not None and visible.is_inverted:
         mask = logical_not(mask)
-    bias = None if found.bias is None else against_scores(match.new(found.bias), rank)
+    bias = None if structure.bias is None else against_scores(match.new(structure.bias), rank)
     return op(match.new(q), placed_keys, match.new(values), mask, bias)
 
 
@@ -243,14 +243,14 @@ class Visible:
     is_inverted: bool = False
 
 
-def seen_keys(found: Found, scores: Shape) -> Visible | Declined:
+def seen_keys(structure: Found, scores: Shape) -> Visible | Declined:
     """Return the mask of the op, and the result of a query without visible keys exactly as in the pattern."""
-    hiding, bias = found.hiding, found.bias
+    hiding, bias = structure.hiding, structure.bias
     if bias is not None and broadcast_shapes(bias.shape, scores) != scores:
         return Declined(f"the bias {bias.type} enlarges the scores {list(scores)}", "BiasRankTooHigh")
     may_hide = bias is not None and not is_finite(bias)
     # A row of only -inf: the softmax determines its result. Without such a row the case does not arise.
-    of_infinities: EmptyRow = found.softmax.empty_row
+    of_infinities: EmptyRow = structure.softmax.empty_row
     if hiding is None:
         return Visible("none" if bias is None else "bias", of_infinities if may_hide else "zero")
     if hiding.empty_row == "uniform" and may_hide:
@@ -296,12 +296,12 @@ def repeated_heads(x: Value | None) -> tuple[Value, int] | None:
         return None
     batch, kv, seq, features = base.shape
     times = expanded.shape[2]
-    fits = (
+    is_repeated = (
         inserted.shape == (batch, kv, 1, seq, features)
         and expanded.shape == (batch, kv, times, seq, features)
         and x.shape == (batch, kv * times, seq, features)
     )
-    return (base, times) if fits and isinstance(times, int) else None
+    return (base, times) if is_repeated and isinstance(times, int) else None
 
 
 # ------------------------------------------------------------------------- heads without transposes
@@ -309,34 +309,36 @@ def repeated_heads(x: Value | None) -> tuple[Value, int] | None:
 
 def heads_in_place(match: Match) -> Value | Declined | None:
     """Attention between transposes of heads and positions, as attention on the untransposed tensors."""
-    found = attention_below(match, "bhsd")
-    if found is None or [p % match.root.type.rank for p in match.root.op.attributes()["perm"]] != list(SWAP_HEADS):
+    attention_node = attention_below(match, "bhsd")
+    if attention_node is None or [p % match.root.type.rank for p in match.root.op.attributes()["perm"]] != list(
+        SWAP_HEADS
+    ):
         return None
-    sources = [source_of(v, Transpose) for v in found.operands[:3]]
+    sources = [source_of(v, Transpose) for v in attention_node.operands[:3]]
     if any(
         s is None or tuple(p % 4 for p in v.node.op.perm) != SWAP_HEADS  # type: ignore[union-attr]
-        for s, v in zip(sources, found.operands, strict=False)
+        for s, v in zip(sources, attention_node.operands, strict=False)
     ):
         return None
     placed = [match.new(s) for s in sources if s is not None]
-    return moved(match, found, placed, layout="bshd")
+    return moved(match, attention_node, placed, layout="bshd")
 
 
 def features_in_place(match: Match) -> Value | Declined | None:
     """Attention on split features, as attention that splits them itself."""
-    found = attention_below(match, "bshd")
-    if found is None:
+    attention_node = attention_below(match, "bshd")
+    if attention_node is None:
         return None
-    sources = [source_of(v, Reshape) for v in found.operands[:3]]
+    sources = [source_of(v, Reshape) for v in attention_node.operands[:3]]
     if any(s is None for s in sources):
         return None
     placed = []
-    for source, v in zip(sources, found.operands, strict=False):
+    for source, v in zip(sources, attention_node.operands, strict=False):
         assert source is not None, "tested above"
         assert v is not None, "queries, keys and values are required"
         batch, seq, heads, features = v.shape
         placed.append(reshaped(match.new(source), (batch, seq, heads * features)))
-    result = moved(match, found, placed, layout="bsd")
+    result = moved(match, attention_node, placed, layout="bsd")
     return result if isinstance(result, Declined) else reshaped(result, match.root.type.shape)
 
 
@@ -352,9 +354,9 @@ def source_of(value: Value | None, op: type) -> Value | None:
 
 
 def moved(match: Match, node: Node, operands: list[Value], **attributes: Any) -> Any:
-    kept = declined_if_kept(match.graph, [node], [match.root])
-    rest = [None if v is None else match.new(v) for v in node.operands[3:]]
-    return kept or evolve(node.op, **attributes)(*operands, *rest)
+    declined = declined_if_kept(match.graph, [node], [match.root])
+    others = [None if v is None else match.new(v) for v in node.operands[3:]]
+    return declined or evolve(node.op, **attributes)(*operands, *others)
 
 
 RecogniseAttention = fusion_of(recognise_attention, (Attention,))

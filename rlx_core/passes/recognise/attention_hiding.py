@@ -92,8 +92,8 @@ def is_causal(mask: Value, is_inverted: bool) -> bool:
         node = stripped(mask)
         if isinstance(node.op, Constant) and isinstance(queries, int) and isinstance(keys, int):
             shown = node.op.value.array.reshape(queries, keys) if node.op.value.array.size == queries * keys else None
-            wanted = np.tri(queries, keys, keys - queries, dtype=bool)
-            return shown is not None and np.array_equal(shown != is_inverted, wanted)
+            causal = np.tri(queries, keys, keys - queries, dtype=bool)
+            return shown is not None and np.array_equal(shown != is_inverted, causal)
         if queries != keys:
             return False
         if type(node.op) is not logical_not.op or node.operands[0] is None:

@@ -37,16 +37,16 @@ __all__ = [
 
 def constant_of(value: Value | None) -> float | None:
     """The number that a real constant repeats, as the dtype holds it; `None` for anything else."""
-    found = None if value is None else scalar_of(value)
-    if found is None or found.dtype == np.bool_ or np.iscomplexobj(found):
+    constant = None if value is None else scalar_of(value)
+    if constant is None or constant.dtype == np.bool_ or np.iscomplexobj(constant):
         return None
-    return float(found)
+    return float(constant)
 
 
 def is_constant(value: Value | None, number: float) -> bool:
     """Return whether `value` repeats `number`, to the last bit that its dtype holds."""
-    found = constant_of(value)
-    return value is not None and found is not None and found == float(np.asarray(number, value.dtype.numpy))
+    constant = constant_of(value)
+    return value is not None and constant is not None and constant == float(np.asarray(number, value.dtype.numpy))
 
 
 @frozen(eq=False)
@@ -130,8 +130,8 @@ def kept_dims(value: Value, reduction: type, axes: tuple[int, ...], rank: int) -
         node = node.operands[0].node
     if not isinstance(node.op, reduction) or node.operands[0] is None or node.operands[0].ndim != rank:
         return None
-    found = tuple(sorted(a % rank for a in node.op.attributes()["axes"]))
-    return node if found == axes and lies_along(value, node.operands[0].shape, axes) else None
+    reduced_axes = tuple(sorted(a % rank for a in node.op.attributes()["axes"]))
+    return node if reduced_axes == axes and lies_along(value, node.operands[0].shape, axes) else None
 
 
 def lies_along(value: Value, shape: Shape, axes: tuple[int, ...]) -> bool:
@@ -139,12 +139,12 @@ def lies_along(value: Value, shape: Shape, axes: tuple[int, ...]) -> bool:
 
     It may be repeated along `shape`. Its layout is checked before that: the dims of a square do not tell rows from columns.
     """
-    kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
-    if aligned(value, len(shape)) not in (kept, shape):
+    kept_shape = tuple(1 if i in axes else d for i, d in enumerate(shape))
+    if aligned(value, len(shape)) not in (kept_shape, shape):
         return False
     while isinstance(value.node.op, Expand | StopGradient) and value.node.operands[0] is not None:
         value = value.node.operands[0]
-    return aligned(value, len(shape)) == kept
+    return aligned(value, len(shape)) == kept_shape
 
 
 def aligned(value: Value, rank: int) -> Shape:

@@ -58,13 +58,13 @@ def as_gelu(match: Match) -> Value | Declined | None:
             factors = factors_of(root, (x,))
             if factors.constant != 0.5 or {*factors.values} != {x, grown} or len(factors.values) != 2:
                 continue
-            found = grown_function(x, grown)
-            if found is None:
+            form = grown_function(x, grown)
+            if form is None:
                 continue
-            function, inner = found
+            function, inner = form
             nodes = [n for n in (*factors.nodes, *inner) if n is not match.root]
-            kept = declined_if_kept(match.graph, nodes, [*nodes, match.root])
-            return kept or function(match.new(x))
+            declined = declined_if_kept(match.graph, nodes, [*nodes, match.root])
+            return declined or function(match.new(x))
     return None
 
 
@@ -127,10 +127,10 @@ def tanh_argument(value: Value, x: Value) -> tuple[Node, ...] | None:
     if len(outer.constants) != 1 or not equals(outer.constants[0], SQRT_2_OVER_PI, x):
         return None
     is_outside = len(outer.values) == 2 and any(v is x for v in outer.values)
-    rest = [v for v in outer.values if v is not x] if is_outside else list(outer.values)
-    if len(rest) != 1 or type(rest[0].node.op) is not add.op:
+    others = [v for v in outer.values if v is not x] if is_outside else list(outer.values)
+    if len(others) != 1 or type(others[0].node.op) is not add.op:
         return None
-    for first, cubic in (rest[0].node.operands, rest[0].node.operands[::-1]):
+    for first, cubic in (others[0].node.operands, others[0].node.operands[::-1]):
         assert first is not None, "both operands of a sum are required"
         assert cubic is not None, "both operands of a sum are required"
         if not (is_constant(first, 1) if is_outside else first is x):
@@ -140,13 +140,13 @@ def tanh_argument(value: Value, x: Value) -> tuple[Node, ...] | None:
         if len(factors.constants) != 1 or not equals(factors.constants[0], 0.044715, x):
             continue
         if power is not None and power[0] == (2 if is_outside else 3):
-            return (*outer.nodes, rest[0].node, *power[1])
+            return (*outer.nodes, others[0].node, *power[1])
     return None
 
 
-def equals(found: float, number: float, x: Value) -> bool:
+def equals(actual: float, number: float, x: Value) -> bool:
     """Return whether a constant is `number` to the last bit of the dtype of x."""
-    return found == float(x.dtype.numpy.type(number))
+    return actual == float(x.dtype.numpy.type(number))
 
 
 RecogniseGelu = fusion_of(recognise_gelu, (gelu.op, gelu_approx.op, silu.op))

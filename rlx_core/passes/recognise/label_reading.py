@@ -49,8 +49,8 @@ class LabelReading:
 def reading_of(value: Value) -> LabelReading | None:
     """Return the reading by an index that `value` is, in any dims."""
     node, passed = behind(value, (Reshape,))
-    found = indexed(node)
-    return None if found is None else evolve(found, nodes=(*passed, *found.nodes))
+    reading = indexed(node)
+    return None if reading is None else evolve(reading, nodes=(*passed, *reading.nodes))
 
 
 def indexed(node: Node) -> LabelReading | None:
@@ -78,9 +78,9 @@ def summed(node: Node) -> LabelReading | None:
     if not product.ndim or product.ndim - 1 not in summed_axes(node):
         return None
     for rows, mask, factors in selections(product):
-        found = one_hot(mask) if mask.shape == product.shape and rows.type == product.type else None
-        if found is not None:
-            labels, is_checked = found
+        encoding = one_hot(mask) if mask.shape == product.shape and rows.type == product.type else None
+        if encoding is not None:
+            labels, is_checked = encoding
             return LabelReading(rows, labels, (node, *factors.nodes), factors.constant, is_checked)
     return None
 
@@ -94,8 +94,8 @@ def summed_axes(node: Node) -> tuple[int, ...]:
 def selections(product: Value) -> Iterator[tuple[Value, Value, Factors]]:
     """Yield the ways to read `product` as rows that are masked: (rows, mask, the nodes passed through)."""
     if isinstance(product.node.op, Where):
-        mask, kept, other = product.node.operands
-        factors = None if kept is None else signed_factors(kept)
+        mask, selected, other = product.node.operands
+        factors = None if selected is None else signed_factors(selected)
         if mask is not None and factors is not None and len(factors.values) == 1 and is_constant(other, 0):
             yield factors.values[0], mask, evolve(factors, nodes=(product.node, *factors.nodes))
         return
@@ -115,11 +115,11 @@ def signed_factors(value: Value) -> Factors:
 
 def without_sign(value: Value) -> Factors:
     """Return `value` without its outer negations, as the one value of a product with their signs."""
-    found = Factors()
+    factors = Factors()
     while type(value.node.op) is negative.op and value.node.operands[0] is not None:
-        found += Factors((-1.0,), (), (value.node,))
+        factors += Factors((-1.0,), (), (value.node,))
         value = value.node.operands[0]
-    return evolve(found, values=(value,))
+    return evolve(factors, values=(value,))
 
 
 # ------------------------------------------------------------------------------------------- one-hot rows
@@ -155,8 +155,8 @@ def _same_places(value: Value) -> Value | None:
     if isinstance(node.op, Cast):
         return node.operands[0]
     if isinstance(node.op, Where):
-        mask, kept, other = node.operands
-        is_plain = mask is not None and mask.shape == value.shape and is_constant(kept, 1) and is_constant(other, 0)
+        mask, selected, other = node.operands
+        is_plain = mask is not None and mask.shape == value.shape and is_constant(selected, 1) and is_constant(other, 0)
         return mask if is_plain else None
     return None
 

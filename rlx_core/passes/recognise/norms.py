@@ -34,13 +34,13 @@ def recognise_norms(x: Any, g: Any, b: Any) -> Iterator[RewriteRule]:
         yield rule.sampled(x="f32[3, 4]", make=lambda x, op=op: written_out(x, op))
     for norm in (LayerNorm, RmsNorm):
         short = norm.name.removeprefix("rlx.").replace("_", "-")
-        made = norm(eps=0.5)
+        norm_op = norm(eps=0.5)
         scaled = rewrite(f"{short}-scale", some(norm)(x) * g).to(with_scale).giving_up("the last bits")
-        yield scaled.sampled(x="f32[3, 4]", g="f32[4]", make=lambda x, g, op=made: op(x) * g)
+        yield scaled.sampled(x="f32[3, 4]", g="f32[4]", make=lambda x, g, op=norm_op: op(x) * g)
         shifted = rewrite(f"{short}-shift", some(norm)(x) + b).to(with_shift).giving_up("the last bits")
-        yield shifted.sampled(x="f32[3, 4]", b="f32[4]", make=lambda x, b, op=made: op(x) + b)
+        yield shifted.sampled(x="f32[3, 4]", b="f32[4]", make=lambda x, b, op=norm_op: op(x) + b)
         both = rewrite(f"{short}-scale-shift", some(norm)(x, g) + b).to(with_shift).giving_up("the last bits")
-        yield both.sampled(x="f32[3, 4]", g="f32[4]", b="f32[4]", make=lambda x, g, b, op=made: op(x, g) + b)
+        yield both.sampled(x="f32[3, 4]", g="f32[4]", b="f32[4]", make=lambda x, g, b, op=norm_op: op(x, g) + b)
 
 
 def written_out(x: Value, op: type) -> Value:
@@ -71,9 +71,9 @@ def as_norm(match: Match) -> Value | Declined | None:
         root = root_of(factor, sqrt.op if is_quotient else rsqrt.op)
         if root is None or data.type != match.root.type or data.dtype not in FLOATS:
             continue
-        found = norm_of(match, data, root)
-        if found is not None:
-            return found
+        result = norm_of(match, data, root)
+        if result is not None:
+            return result
     return None
 
 
@@ -104,8 +104,8 @@ def norm_of(match: Match, data: Value, root: Root) -> Value | Declined | None:
             centre = centred_from(data, axes)
             if centre is None:
                 inner = (*root.nodes, *square_nodes)
-                kept = declined_if_kept(match.graph, inner, {*inner, match.root})
-                return kept or rms_norm(match.new(data), axes=axes, eps=root.eps)
+                declined = declined_if_kept(match.graph, inner, {*inner, match.root})
+                return declined or rms_norm(match.new(data), axes=axes, eps=root.eps)
             x, centring = centre
             inner = (*root.nodes, *square_nodes, data.node, *centring)
             return layer_norm_unless_kept(match, x, inner, axes, root.eps)
@@ -124,8 +124,8 @@ def layer_norm_unless_kept(
 ) -> Value | Declined:
     # A mean that others read as well stays for them, and the norm computes its own.
     vanishing = [n for n in inner if not is_shared_mean(match.graph, n, {*inner, match.root})]
-    kept = declined_if_kept(match.graph, vanishing, {*inner, match.root})
-    return kept or layer_norm(match.new(x), axes=axes, eps=eps)
+    declined = declined_if_kept(match.graph, vanishing, {*inner, match.root})
+    return declined or layer_norm(match.new(x), axes=axes, eps=eps)
 
 
 def is_shared_mean(graph: Graph, node: Node, inside: set[Node]) -> bool:
@@ -143,9 +143,9 @@ def candidate_axes(statistic: Value, rank: int) -> Iterator[tuple[int, ...]]:
 
 def is_aligned(node: Node, root: Root, data: Value, axes: tuple[int, ...]) -> bool:
     """Return whether the root meets the data as a reduction over `axes` with kept dims does."""
-    kept = tuple(1 if i in axes else d for i, d in enumerate(data.shape))
+    kept_shape = tuple(1 if i in axes else d for i, d in enumerate(data.shape))
     factor = root.nodes[0].result
-    return (*(1,) * (data.ndim - factor.ndim), *factor.shape) in (kept, data.shape)
+    return (*(1,) * (data.ndim - factor.ndim), *factor.shape) in (kept_shape, data.shape)
 
 
 def mean_square(statistic: Value, data: Value, axes: tuple[int, ...]) -> tuple[Node, ...] | None:

@@ -36,33 +36,33 @@ def normalizer_of(value: Value) -> Normalizer | None:
     node, passed = behind(value, (Reshape, Expand))
     if type(node.op) is not add.op:
         return as_it_stands(value)
-    for shift, rest in (node.operands, node.operands[::-1]):
+    for shift, other in (node.operands, node.operands[::-1]):
         assert shift is not None, "both operands of a sum are required"
-        assert rest is not None, "both operands of a sum are required"
-        inner = as_it_stands(rest) if shift.type == rest.type == node.type else None
-        found = None if inner is None else unshifted(inner.x, inner.axis)
-        if inner is None or found is None:
+        assert other is not None, "both operands of a sum are required"
+        inner = as_it_stands(other) if shift.type == other.type == node.type else None
+        source = None if inner is None else unshifted(inner.x, inner.axis)
+        if inner is None or source is None:
             continue
         largest, through = behind(shift, (Reshape, StopGradient))
-        if is_maximum(largest, found[0], inner.axis):
-            return Normalizer(found[0], inner.axis, (*passed, node, *inner.nodes, *found[1], *through, largest))
+        if is_maximum(largest, source[0], inner.axis):
+            return Normalizer(source[0], inner.axis, (*passed, node, *inner.nodes, *source[1], *through, largest))
     return None
 
 
 def as_it_stands(value: Value) -> Normalizer | None:
     """The normalizer that the op is, or the logarithm of a sum of exponentials."""
     node, passed = behind(value, (Reshape, Expand))
-    whole = summed_over(node, LogSumExp)
-    if whole is not None:
-        return Normalizer(*whole, (*passed, node))
+    reduction = summed_over(node, LogSumExp)
+    if reduction is not None:
+        return Normalizer(*reduction, (*passed, node))
     if type(node.op) is not log.op or node.operands[0] is None:
         return None
     total, through = behind(node.operands[0], (Reshape,))
-    found = summed_over(total, Sum)
-    weights = None if found is None else found[0].node
-    if found is None or weights is None or type(weights.op) is not exp.op or weights.operands[0] is None:
+    summed = summed_over(total, Sum)
+    weights = None if summed is None else summed[0].node
+    if summed is None or weights is None or type(weights.op) is not exp.op or weights.operands[0] is None:
         return None
-    return Normalizer(weights.operands[0], found[1], (*passed, node, *through, total, weights))
+    return Normalizer(weights.operands[0], summed[1], (*passed, node, *through, total, weights))
 
 
 def unshifted(value: Value, axis: int) -> tuple[Value, tuple[Node, ...]] | None:
@@ -76,8 +76,8 @@ def unshifted(value: Value, axis: int) -> tuple[Value, tuple[Node, ...]] | None:
 
 def is_maximum(node: Node, x: Value, axis: int) -> bool:
     """Return whether a node gives the maxima of `x` along an axis."""
-    found = summed_over(node, Max)
-    return found is not None and found[0] is x and found[1] == axis
+    reduced = summed_over(node, Max)
+    return reduced is not None and reduced[0] is x and reduced[1] == axis
 
 
 def summed_over(node: Node, reduction: type[Reduction]) -> tuple[Value, int] | None:

@@ -47,14 +47,14 @@ def as_softmax(match: Match) -> Value | Declined | None:
         summed = kept_dims(total, Sum, (axis,), weights.ndim)
         if summed is None or summed.operands[0] is not weights:
             continue
-        found = unshifted(difference, axis)
-        if found is None:
+        source = unshifted(difference, axis)
+        if source is None:
             x, shift = difference.node.operands
             return Declined(f"the shift {shift!r} is not the maximum of {x!r} along axis {axis}", "AxisNotLast")
-        x, nodes = found
+        x, nodes = source
         inner = [*between(total, summed), *nodes, weights.node]
-        kept = declined_if_kept(match.graph, inner, [*inner, match.root])
-        return kept or softmax(match.new(x), axis=axis)
+        declined = declined_if_kept(match.graph, inner, [*inner, match.root])
+        return declined or softmax(match.new(x), axis=axis)
     return None
 
 

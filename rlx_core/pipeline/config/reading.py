@@ -48,8 +48,8 @@ def load_config(
     Raises:
         ConfigError: Every fault, with its file or variable, its key, its value, and the nearest right key.
     """
-    said = read_sources(path, overrides, start)
-    return said.configuration(os.environ if environ is None else environ, {o.name: o for o in options})
+    sources = read_sources(path, overrides, start)
+    return sources.configuration(os.environ if environ is None else environ, {o.name: o for o in options})
 
 
 Layer = tuple[Mapping[str, Any], str]
@@ -91,20 +91,20 @@ class Sources:
         tables = None if self.layers[-1][0] else written_out(self.layers)
         if tables is None:
             return self._read(environ, options)
-        said = tables, tuple((n, environ[n]) for n in heeded(environ, options.values()))
-        for known, known_options, found in _latest:
-            if known == said and known_options is options:
-                return found
-        made = self._read(environ, options)
-        _latest[:] = [(said, options, made)]
-        return made
+        inputs = tables, tuple((n, environ[n]) for n in heeded(environ, options.values()))
+        for known, known_options, cached in _latest:
+            if known == inputs and known_options is options:
+                return cached
+        result = self._read(environ, options)
+        _latest[:] = [(inputs, options, result)]
+        return result
 
     def _read(self, environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
         target = next((t["target"] for t, _ in reversed(self.layers) if t.get("target")), None)
         settings, unknown = read_settings(environ, target if isinstance(target, str) else None, options.values())
         *file, program = self.layers
-        said = [(unfold({key: value}), name) for key, (value, name) in settings.items()]
-        return read_layers([*file, *said, program], unknown, options.values())
+        layers = [(unfold({key: value}), name) for key, (value, name) in settings.items()]
+        return read_layers([*file, *layers, program], unknown, options.values())
 
 
 def written_out(layers: Sequence[Layer]) -> str | None:
@@ -147,9 +147,9 @@ def find_config(start: str | os.PathLike[str] | None = None) -> Path | None:
     """The nearest `rlx.toml`, or `pyproject.toml` that has `[tool.rlx]`, in `start` or above it."""
     folder, below = os.getcwd() if start is None else str(Path(start)), None
     while folder != below:  # as strings: every compilation searches, and paths as objects take ten times as long
-        own, project = os.path.join(folder, "rlx.toml"), os.path.join(folder, "pyproject.toml")
-        if os.path.isfile(own) and not is_foreign(Path(own)):
-            return Path(own)
+        rlx_toml, project = os.path.join(folder, "rlx.toml"), os.path.join(folder, "pyproject.toml")
+        if os.path.isfile(rlx_toml) and not is_foreign(Path(rlx_toml)):
+            return Path(rlx_toml)
         if os.path.isfile(project) and _is_configuration(Path(project)):
             return Path(project)
         folder, below = os.path.dirname(folder), folder
@@ -241,18 +241,18 @@ def parsed(text: str) -> Mapping[str, Any]:
 def text_of(path: Path) -> str:
     """Return the text of a TOML file, read again only when it changed: each compilation looks at it."""
     try:
-        found = path.stat()
+        status = path.stat()
     except ValueError as error:  # a NUL, or characters outside of every file system's encoding
         raise ConfigError(f"configuration: {str(path)!a} is no path ({str(error)!a})") from None
     except OSError as error:
         raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
-    if found.st_size > MAX_NBYTES:
+    if status.st_size > MAX_NBYTES:
         raise ConfigError(
-            f"configuration: {path} has {found.st_size} bytes, and a configuration at most {MAX_NBYTES}",
+            f"configuration: {path} has {status.st_size} bytes, and a configuration at most {MAX_NBYTES}",
             Fact("file", path),
         )
     try:
-        return _read(path, found.st_size, found.st_mtime_ns)
+        return _read(path, status.st_size, status.st_mtime_ns)
     except OSError as error:
         raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
@@ -334,18 +334,20 @@ def read_layers(
     unknown: tuple[UnknownSetting, ...] = (),
     options: Iterable[Any] = (),
 ) -> Configuration:
-    whole: dict[str, Any] = {}
+    combined: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for table, source in layers:
         expect_shallow(table, source)
-        whole = merged(whole, table)
+        combined = merged(combined, table)
         origins.update(dict.fromkeys(key_paths(table), source))
     known = {o.name: o for o in options}
-    found = Configuration()
-    if whole:
+    configuration = Configuration()
+    if combined:
         # Imported where there is something to check: most programs say nothing, and cattrs takes ten milliseconds.
         from rlx_core.pipeline.config.structure import configuration_of
 
-        found = configuration_of(whole, known, origins)
+        configuration = configuration_of(combined, known, origins)
     defaults = {name: o.default for name, o in known.items()}
-    return evolve(found, options={**defaults, **found.options}, origins=origins, unknown_settings=unknown)
+    return evolve(
+        configuration, options={**defaults, **configuration.options}, origins=origins, unknown_settings=unknown
+    )

@@ -88,11 +88,11 @@ _PLAIN: Mapping[Any, Callable[[Any], bool]] = {
 def plainly(table: Mapping[str, Any], cls: type[T]) -> T | None:
     """Return the record of a table of plain values, or `None` if a value is not plain or invalid: then `config_structure`, which
     is slow to import, converts it or reports the error."""
-    given = {key.replace("-", "_"): value for key, value in table.items()}
+    values = {key.replace("-", "_"): value for key, value in table.items()}
     kinds = {a.name: _PLAIN.get(a.type) for a in attrs.fields(cls)}
-    if all((is_one := kinds.get(name)) is not None and is_one(value) for name, value in given.items()):
+    if all((is_one := kinds.get(name)) is not None and is_one(value) for name, value in values.items()):
         with suppress(TypeError, ValueError):
-            return cls(**given)
+            return cls(**values)
     return None
 
 
@@ -287,9 +287,9 @@ class Configuration(Plain):
         """Return the source of a key, or of the nearest table around it; "the default" if it was not set."""
         parts = key.split(".")
         for end in range(len(parts), 0, -1):
-            found = self.origins.get(".".join(parts[:end]))
-            if found is not None:
-                return found
+            origin = self.origins.get(".".join(parts[:end]))
+            if origin is not None:
+                return origin
         return "the default"
 
 

@@ -86,15 +86,15 @@ def read_settings(
     """
     options = list(options)
     table = [*SETTINGS, *(Setting(o.env, f"options.{o.name}", READERS[o.type], o.doc) for o in options if o.env)]
-    found: dict[str, tuple[Any, str]] = {}
+    values: dict[str, tuple[Any, str]] = {}
     unknown: list[UnknownSetting] = []
     for name in sorted(heeded(environ, options)):
         setting, meant_for = match_setting(table, name)
         if setting is None:
             unknown.append(UnknownSetting(name, nearest(name, [s.name for s in table])))
         elif meant_for is None or target is None or meant_for == target.upper().replace("-", "_"):
-            found[setting.key] = (read_one(setting, name, environ[name]), name)
-    return found, tuple(unknown)
+            values[setting.key] = (read_one(setting, name, environ[name]), name)
+    return values, tuple(unknown)
 
 
 def heeded(environ: Mapping[str, str], options: Iterable[Any]) -> list[str]:
@@ -116,5 +116,5 @@ def read_one(setting: Setting, name: str, text: str) -> Any:
     try:
         return setting.read(text)
     except ValueError as error:
-        wanted = str(error) if setting.read is dispatch_policy else "a number"
-        raise ConfigError(f"{name}: found {text!r}, wanted {wanted}", Fact("sets", setting.key)) from None
+        requirement = str(error) if setting.read is dispatch_policy else "a number"
+        raise ConfigError(f"{name}: found {text!r}, wanted {requirement}", Fact("sets", setting.key)) from None

@@ -43,8 +43,8 @@ class ConfigFault:
 class WrongType(TypeError):
     """A value of another type than the record wants; carries both for the message."""
 
-    def __init__(self, found: object, wanted: str) -> None:
-        super().__init__(f"found {shown(found)}, wanted {wanted}")
+    def __init__(self, actual: object, expected: str) -> None:
+        super().__init__(f"found {shown(actual)}, wanted {expected}")
 
 
 def shown(value: object) -> str:
@@ -63,19 +63,19 @@ def configuration_of(table: Mapping[str, Any], options: Mapping[str, Any], origi
         ConfigError: Every fault in it.
     """
     try:
-        found = converter().structure(table, Configuration)
+        configuration = converter().structure(table, Configuration)
     except (ClassValidationError, IterableValidationError) as error:
         wrong = [with_option(fault, table, options) for fault in islice(faults(error), MAX_FAULTS + 1)]
         raise faults_error(wrong, origins) from None
-    wrong = list(islice(option_faults(found.options, options), MAX_FAULTS + 1))
+    wrong = list(islice(option_faults(configuration.options, options), MAX_FAULTS + 1))
     if wrong:
         raise faults_error(wrong, origins)
-    return found
+    return configuration
 
 
-def option_faults(given: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[ConfigFault]:
+def option_faults(options: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """Yield the faults in the values of contributed options."""
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in known:
             yield ConfigFault(f"options.{name}", "no plugin offers this option", option_hint(name, value, known))
         elif not isinstance(value, known[name].type) or (isinstance(value, bool) and known[name].type is not bool):
@@ -105,26 +105,26 @@ def with_option(fault: ConfigFault, table: Mapping[str, Any], known: Mapping[str
 @cache
 def converter() -> cattrs.Converter:
     """Strict: no value is coerced, no key is ignored."""
-    made = cattrs.Converter(forbid_extra_keys=True)
-    for kind, wanted in ((bool, "true or false"), (str, "a string"), (int, "an integer"), (float, "a number")):
-        made.register_structure_hook(kind, strictly(kind, wanted))
-    made.register_structure_hook_func(is_literal, one_of)
-    made.register_structure_hook_func(lambda t: t == tuple[str, ...], list_of_strings)
-    made.register_structure_hook_func(lambda t: t == tuple[Entry, ...], list_of_entries)
-    made.register_structure_hook_func(lambda t: t == Mapping[str, Any], table_of_anything)
-    made.register_structure_hook_func(lambda t: t == Mapping[str, Mapping[str, Any]], table_of_tables)
-    made.register_structure_hook_factory(attrs.has, lambda cls, c: record_of(cls, c))
-    return made
+    result = cattrs.Converter(forbid_extra_keys=True)
+    for kind, description in ((bool, "true or false"), (str, "a string"), (int, "an integer"), (float, "a number")):
+        result.register_structure_hook(kind, strictly(kind, description))
+    result.register_structure_hook_func(is_literal, one_of)
+    result.register_structure_hook_func(lambda t: t == tuple[str, ...], list_of_strings)
+    result.register_structure_hook_func(lambda t: t == tuple[Entry, ...], list_of_entries)
+    result.register_structure_hook_func(lambda t: t == Mapping[str, Any], table_of_anything)
+    result.register_structure_hook_func(lambda t: t == Mapping[str, Mapping[str, Any]], table_of_tables)
+    result.register_structure_hook_factory(attrs.has, lambda cls, c: record_of(cls, c))
+    return result
 
 
-def strictly(kind: type, wanted: str) -> Any:
+def strictly(kind: type, expected: str) -> Any:
     def structure(value: object, _: object) -> object:
         if isinstance(value, bool) and kind is not bool:
-            raise WrongType(value, wanted)
+            raise WrongType(value, expected)
         if kind is float and isinstance(value, int):
             return float(value)
         if not isinstance(value, kind):
-            raise WrongType(value, wanted)
+            raise WrongType(value, expected)
         return value
 
     return structure
@@ -189,10 +189,12 @@ def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) ->
     try:
         return converter().structure(table, cls)
     except (ClassValidationError, IterableValidationError) as error:
-        found = list(faults(error))
-    first = found[0]
-    facts = [Fact(f.key or "options", f.message, source) for f in found]
-    raise ConfigError(f"{what}: {first.key}: {first.message}", *facts, hint=first.hint if len(found) == 1 else None)
+        all_faults = list(faults(error))
+    first = all_faults[0]
+    facts = [Fact(f.key or "options", f.message, source) for f in all_faults]
+    raise ConfigError(
+        f"{what}: {first.key}: {first.message}", *facts, hint=first.hint if len(all_faults) == 1 else None
+    )
 
 
 # ------------------------------------------------------------------------------------------- faults
@@ -218,8 +220,8 @@ def faults(error: BaseException, path: str = "") -> Iterator[ConfigFault]:
             key = name.replace("_", "-")
             yield ConfigFault(joined(path, key), "unknown key", nearest(key, known) or f"known: {', '.join(known)}")
     else:
-        name, rest = validator_message(str(error))
-        yield ConfigFault(joined(path, name), rest)
+        name, message = validator_message(str(error))
+        yield ConfigFault(joined(path, name), message)
 
 
 def key_of(note: AttributeValidationNote | IterableValidationNote) -> str:
@@ -235,20 +237,20 @@ def joined(path: str, key: str) -> str:
 def validator_message(text: str) -> tuple[str, str]:
     """Validators of attrs begin with the quoted field: `'rounds' must be >= 1: 0`."""
     if text.startswith("'") and "' " in text:
-        name, _, rest = text[1:].partition("' ")
-        return name.replace("_", "-"), rest
+        name, _, message = text[1:].partition("' ")
+        return name.replace("_", "-"), message
     return "", text
 
 
-def faults_error(found: list[ConfigFault], origins: Mapping[str, str]) -> ConfigError:
+def faults_error(reported: list[ConfigFault], origins: Mapping[str, str]) -> ConfigError:
     """Return one error for the first `MAX_FAULTS` faults: the first in the message, each as a fact with its source."""
-    first, is_all = found[0], len(found) <= MAX_FAULTS
-    found = found[:MAX_FAULTS]
+    first, is_all = reported[0], len(reported) <= MAX_FAULTS
+    reported = reported[:MAX_FAULTS]
     sources = {path.replace("_", "-"): source for path, source in origins.items()}
-    facts = [Fact(f.key or "configuration", f.message, source_of(f.key, sources)) for f in found]
-    more = "" if len(found) == 1 else f" (and {'' if is_all else 'more than '}{len(found) - 1} more)"
-    hint = first.hint if len(found) == 1 else None
-    facts += [Fact(f.key, f.hint) for f in found if f.hint and len(found) > 1]
+    facts = [Fact(f.key or "configuration", f.message, source_of(f.key, sources)) for f in reported]
+    more = "" if len(reported) == 1 else f" (and {'' if is_all else 'more than '}{len(reported) - 1} more)"
+    hint = first.hint if len(reported) == 1 else None
+    facts += [Fact(f.key, f.hint) for f in reported if f.hint and len(reported) > 1]
     return ConfigError(f"configuration: {first.key}: {first.message}{more}", *facts, hint=hint)
 
 

@@ -25,12 +25,12 @@ def anchored(table: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
     plugins = table.get("plugins")
     if not isinstance(plugins, Mapping):
         return table
-    found = {
+    resolved = {
         key: [_absolute(word, file) for word in words]
         for key in ("files", "enable")
         if isinstance(words := plugins.get(key), list | tuple) and all(isinstance(word, str) for word in words)
     }
-    return {**table, "plugins": {**plugins, **found}}
+    return {**table, "plugins": {**plugins, **resolved}}
 
 
 def expect_trusted(table: Mapping[str, Any], file: Path) -> None:
@@ -47,24 +47,24 @@ def expect_trusted(table: Mapping[str, Any], file: Path) -> None:
     for code in _code_of(table):
         for place in (file, project):
             _expect_own(place, code, file)
-        at = Path(os.path.realpath(code))
-        if not at.is_relative_to(project):
+        location = Path(os.path.realpath(code))
+        if not location.is_relative_to(project):
             raise ConfigError(
                 f"plugins: {code} is outside of the project whose configuration names it",
                 Fact("file", file),
                 Fact("project", project),
                 hint=f"move it there, or {_by_name(file)}",
             )
-        for place in (at, *(each for each in at.parents if each.is_relative_to(project))):
+        for place in (location, *(each for each in location.parents if each.is_relative_to(project))):
             _expect_own(place, code, file)
 
 
 def is_foreign(file: Path) -> bool:
     """Return whether a discovered configuration, or the link to it, is another user's; a warning reports that it is not read."""
-    for found in (file.lstat(), file.stat()):
-        if private.is_foreign(found):
+    for status in (file.lstat(), file.stat()):
+        if private.is_foreign(status):
             warnings.warn(
-                f"configuration: {file} is not read, because it {private.reason_against(found)}; to use it, {_by_name(file)}",
+                f"configuration: {file} is not read, because it {private.reason_against(status)}; to use it, {_by_name(file)}",
                 RuntimeWarning,
                 stacklevel=2,
             )

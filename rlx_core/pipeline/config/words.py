@@ -21,14 +21,14 @@ def check_dispatch(configuration: Configuration, host: PluginHost, graph: Graph)
     Raises:
         ConfigError: One does not.
     """
-    said = list(words_of(configuration))
-    if not said:
+    entries = list(words_of(configuration))
+    if not entries:
         return
-    own = {op.name for op in ops_inside(graph)}
-    unknown = [each for each in said if not means_an_op(each[1], {*host.registry().ops, *own}, host)]
+    used = {op.name for op in ops_inside(graph)}
+    unknown = [each for each in entries if not means_an_op(each[1], {*host.registry().ops, *used}, host)]
     if not unknown:
         return
-    known = {*host.activate_all().ops, *own}
+    known = {*host.activate_all().ops, *used}
     for key, word in unknown:
         if not means_an_op(word, known, host):
             short = [name.removeprefix("rlx.") for name in known]

@@ -64,21 +64,21 @@ class Views:
         """Return the results of `node` as views of its first operand, which lies at `source`; `None` if they are not views."""
         if node.op.view is None or node.operands[0] is None:
             return None
-        found = node.op.view(node.operands[0].type, source.strides, source.byte_offset)
-        if found is None:
+        viewed = node.op.view(node.operands[0].type, source.strides, source.byte_offset)
+        if viewed is None:
             return None
-        pairs = (found,) if len(node.types) == 1 else found
+        pairs = (viewed,) if len(node.types) == 1 else viewed
         # A value without elements lies anywhere, so it lies at the start: its offset may be past the end of an empty root.
         offsets = (offset if v.type.static_nbytes else 0 for v, (offset, _) in zip(node.results, pairs, strict=True))
         return tuple(Alias(source.root, o, tuple(strides)) for o, (_, strides) in zip(offsets, pairs, strict=True))
 
-    def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD, *, besides: Node | None = None) -> bool:
-        """Return whether every reader of `value` except `besides` can read it at `place`. Callers of the program read densely."""
+    def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD, *, excluded: Node | None = None) -> bool:
+        """Return whether each reader of `value` but `excluded` can read it at `place`. Callers of the program read densely."""
         if is_dense(value.type, place.strides):
             return True
         if not self.are_strided or lookahead == 0 or value in self.graph.output_set:
             return False
-        readers = dict.fromkeys(u for u in self.graph.uses[value] if u in self.scheduled and u is not besides)
+        readers = dict.fromkeys(u for u in self.graph.uses[value] if u in self.scheduled and u is not excluded)
         return all(self._reads(user, value, place, lookahead) for user in readers)
 
     def _reads(self, user: Node, value: Value, place: Alias, lookahead: int) -> bool:
@@ -116,9 +116,9 @@ def place_views(
         if before is not None and root_of(node.operands[0], before) not in placed:
             aliases.update((v, before[v]) for v in node.results if v in before)
             continue
-        found = views.of(node, placement(node.operands[0], aliases))
-        if found is not None and all(views.fit(v, a) for v, a in zip(node.results, found, strict=True)):
-            for value, alias in zip(node.results, found, strict=True):
+        places = views.of(node, placement(node.operands[0], aliases))
+        if places is not None and all(views.fit(v, a) for v, a in zip(node.results, places, strict=True)):
+            for value, alias in zip(node.results, places, strict=True):
                 expect_inside(value, alias)
                 aliases[value] = alias
     return aliases
@@ -152,22 +152,22 @@ class Parts:
 
     @_viewing.default
     def _nodes_that_view(self) -> Mapping[Value, Sequence[Node]]:
-        found: dict[Value, list[Node]] = {}
+        result: dict[Value, list[Node]] = {}
         for node in self.views.graph.nodes:
             alias = self.aliases.get(node.results[0])
             if alias is not None:
-                found.setdefault(alias.root, []).append(node)
-        return found
+                result.setdefault(alias.root, []).append(node)
+        return result
 
-    def of(self, nodes: Iterable[Node], kept: frozenset[Value]) -> dict[Node, dict[Value, Alias]]:
+    def of(self, nodes: Iterable[Node], pinned: frozenset[Value]) -> dict[Node, dict[Value, Alias]]:
         """Node → the roots of its operands as parts of its result, for nodes whose operands can all be computed in place.
 
         Args:
             nodes: The schedule.
-            kept: Roots that must stay where they are.
+            pinned: Roots that must stay where they are.
         """
         owned: dict[Node, dict[Value, Alias]] = {}
-        moved: set[Value] = set(kept)
+        moved: set[Value] = set(pinned)
         for node in nodes:
             if node.op.parts is None or any(v in self.aliases for v in node.results):
                 continue
@@ -207,12 +207,12 @@ class Parts:
         if root.node in owned or _run(root.type, part.strides) < LEAST_RUN:
             return False
         writer = self.views.find_kernel(root.node)
-        if writer is None or not writer.writes_strides or not self.views.fit(root, part, besides=node):
+        if writer is None or not writer.writes_strides or not self.views.fit(root, part, excluded=node):
             return False
         # A view that would have to copy costs the bytes that are saved here.
         viewing = self._viewing.get(root, [])
-        found = place_views(self.views, viewing, {root: part})
-        return all(n.results[0] in found for n in viewing)
+        places = place_views(self.views, viewing, {root: part})
+        return all(n.results[0] in places for n in viewing)
 
 
 def _run(type: TensorType, strides: Strides) -> int:

@@ -45,14 +45,14 @@ Strategy = Callable[[Sequence[LiveRange], int], list[int]]
 """Live ranges and an alignment in bytes → an offset for each."""
 
 
-def live_ranges(lir: Lir, held: frozenset[Value] = frozenset()) -> tuple[LiveRange, ...]:
+def live_ranges(lir: Lir, resident: frozenset[Value] = frozenset()) -> tuple[LiveRange, ...]:
     """Return the live ranges of the values in the arena of `lir`; existing offsets are ignored.
 
     Args:
         lir: A program with static types.
-        held: Leaves that occupy arena bytes for the whole run.
+        resident: Leaves that occupy arena bytes for the whole run.
     """
-    aliases, own = lir.aliases, frozenset(lir.own_roots)
+    aliases, own_roots = lir.aliases, frozenset(lir.own_roots)
     births: dict[Value, int] = {}
     deaths: dict[Value, int] = {}
     taken_from: dict[Value, Value] = {}
@@ -75,17 +75,19 @@ def live_ranges(lir: Lir, held: frozenset[Value] = frozenset()) -> tuple[LiveRan
 
     chains: dict[Value, list[Value]] = {}
     for root in births:
-        if root in own or root.node.is_leaf or not root.type.nbytes:
+        if root in own_roots or root.node.is_leaf or not root.type.nbytes:
             continue
         source = taken_from.get(root, root)
         chain = chains.get(source) if source is not root else None
         chain = [] if chain is None else chain
         chain.append(root)
         chains[root] = chain
-    kept = {id(chain): tuple(chain) for chain in chains.values()}.values()
-    ranges = [LiveRange(c[0].type.static_nbytes, births[c[0]], deaths[c[-1]], c) for c in kept]
+    distinct = {id(chain): tuple(chain) for chain in chains.values()}.values()
+    ranges = [LiveRange(c[0].type.static_nbytes, births[c[0]], deaths[c[-1]], c) for c in distinct]
     ranges += [
-        LiveRange(v.type.static_nbytes, 0, len(lir.steps), (v,)) for v in _leaves(lir) if v in held and v.type.nbytes
+        LiveRange(v.type.static_nbytes, 0, len(lir.steps), (v,))
+        for v in _leaves(lir)
+        if v in resident and v.type.nbytes
     ]
     return (*ranges, *workspaces)
 
@@ -96,19 +98,19 @@ def lower_bound(ranges: Sequence[LiveRange]) -> int:
     for r in ranges:
         changes[r.birth] = changes.get(r.birth, 0) + r.nbytes
         changes[r.death + 1] = changes.get(r.death + 1, 0) - r.nbytes
-    live = most = 0
+    live = peak = 0
     for step in sorted(changes):
         live += changes[step]
-        most = max(most, live)
-    return most
+        peak = max(peak, live)
+    return peak
 
 
 def plan_memory(
-    lir: Lir, strategy: str = "best", alignment: int | None = None, held: frozenset[Value] = frozenset()
+    lir: Lir, strategy: str = "best", alignment: int | None = None, resident: frozenset[Value] = frozenset()
 ) -> Lir:
     """Return `lir` with an offset for everything that the arena holds; `strategy` is a name of `STRATEGIES`."""
     step_bytes = alignment or lir.alignment
-    ranges = live_ranges(lir, held)
+    ranges = live_ranges(lir, resident)
     offsets = STRATEGIES[strategy](ranges, step_bytes)
     return with_offsets(lir, dict(zip(ranges, map(Slot, offsets, (r.nbytes for r in ranges)), strict=True)), step_bytes)
 

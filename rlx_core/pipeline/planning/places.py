@@ -24,10 +24,10 @@ class Places:
 
     def of(self, value: Value) -> Place:
         """Return the layout of a value for its kernel."""
-        found = self._known.get(value)
-        if found is None:
-            found = self._known[value] = place_of(value, self._lir)
-        return found
+        result = self._known.get(value)
+        if result is None:
+            result = self._known[value] = place_of(value, self._lir)
+        return result
 
     def layout_of(self, step: Step) -> Layout:
         """Return the layouts of the operands and results of a step."""

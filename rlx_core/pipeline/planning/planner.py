@@ -66,8 +66,8 @@ class PlanOptions:
             raise ConfigError(f"plan: alignment must be at least 1 byte, not {self.alignment}")
 
 
-def _expect_names(option: str, found: Sequence[str], known: Sequence[str]) -> None:
-    for name in found:
+def _expect_names(option: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
         if name not in known:
             raise ConfigError(
                 f"plan: {option} is {name!r}, which is none of {', '.join(known)}", hint=nearest(name, known)
@@ -128,7 +128,7 @@ def make_lir(
     )
     if not lir.is_planned:
         return lir
-    return plan_memory(lir, plan.strategy, held=_held(graph, plan, donated))
+    return plan_memory(lir, plan.strategy, resident=_held(graph, plan, donated))
 
 
 class _Kernels:
@@ -150,21 +150,21 @@ class _Kernels:
         Raises:
             NoKernelError: Some have none.
         """
-        found: list[tuple[Node, Kernel]] = []
+        chosen: list[tuple[Node, Kernel]] = []
         missing: list[Fact] = []
         for node in nodes:
             kernel = self(node)
             if kernel is None:
                 missing.append(Fact(node.label, f"{node.op.name}: {self._reasons(node)}", node.origin.source))
             else:
-                found.append((node, kernel))
+                chosen.append((node, kernel))
         if missing:
             raise NoKernelError(
-                f"{self.target.name}: {len(missing)} of {len(found) + len(missing)} steps have no kernel",
+                f"{self.target.name}: {len(missing)} of {len(chosen) + len(missing)} steps have no kernel",
                 *missing,
                 hint="legalise the graph for this target before it is planned",
             )
-        return tuple(found)
+        return tuple(chosen)
 
     def _reasons(self, node: Node) -> str:
         refusals = self.target.kernels.choose(node).refusals
@@ -205,7 +205,7 @@ def _draft(
     views = place_views(possible, order) if plan.views else {}
     outs = outlets(graph, views, donated, are_own=not is_nested)
     parts = Parts(possible, views, plan.alignment or target.alignment)
-    owned = parts.of(order, kept=outs.lasting) if plan.in_place else {}
+    owned = parts.of(order, pinned=outs.lasting) if plan.in_place else {}
     moved = with_parts({}, {root: alias for parts in owned.values() for root, alias in parts.items()})
     aliases = place_views(possible, order, moved, views) if plan.views and moved else moved or views
     runs = [n for n in order if n.results[0] not in views and not (n in owned and is_made_of_parts(n))]
@@ -234,12 +234,12 @@ def _step(
         if kernel.runs_nested
         else {}
     )
-    own = 0
+    local_nbytes = 0
     if kernel.workspace is not None:
         with contained("kernels", kernel.name, f"the workspace of {node.op.name}", kernel.plugin):
-            own = kernel.workspace(node).__index__()
-    own = -(-own // alignment) * alignment if nested else own
-    nbytes = own + max((body.arena_nbytes for body in nested.values()), default=0)
+            local_nbytes = kernel.workspace(node).__index__()
+    local_nbytes = -(-local_nbytes // alignment) * alignment if nested else local_nbytes
+    nbytes = local_nbytes + max((body.arena_nbytes for body in nested.values()), default=0)
     return Step(
         node,
         kernel.name,
@@ -247,7 +247,7 @@ def _step(
         dict(in_place),
         phase,  # type: ignore[arg-type]
         nested,
-        own,
+        local_nbytes,
     )
 
 

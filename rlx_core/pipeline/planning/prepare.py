@@ -94,14 +94,14 @@ def partition(graph: Graph, bound: set[Node], target: Target) -> tuple[set[Node]
     stay: set[Node] = set()
     hoisted: set[Value] = set()
     for node in reversed(graph.nodes):
-        wanted = [v for v in node.results if v in needed]
+        required = [v for v in node.results if v in needed]
         is_leaf_of_signature = isinstance(node.op, Input) or (isinstance(node.op, Param) and node not in bound)
-        if node not in bound or (wanted and (node.is_leaf or is_free_view(node, target))):
-            if wanted or is_leaf_of_signature or not node.op.is_pure:
+        if node not in bound or (required and (node.is_leaf or is_free_view(node, target))):
+            if required or is_leaf_of_signature or not node.op.is_pure:
                 stay.add(node)
                 needed.update(node.present())
         else:
-            hoisted.update(wanted)
+            hoisted.update(required)
     return stay, hoisted
 
 
@@ -120,8 +120,8 @@ def is_free_view(node: Node, target: Target) -> bool:
         source = next(view.present()).type
         start, strides = place or (0, dense_strides(source))
         assert view.op.view is not None, "collected because it has one"
-        found = view.op.view(source, strides, start)
-        is_view, place = found is not None, found if len(view.types) == 1 else None
+        viewed = view.op.view(source, strides, start)
+        is_view, place = viewed is not None, viewed if len(view.types) == 1 else None
     return is_view
 
 
@@ -152,9 +152,9 @@ def computed_graph(prepare: Graph) -> Graph:
     return _part(prepare, [v for v in prepare.outputs if not isinstance(v.node.op, Param)], prepare.name, set())
 
 
-def _part(graph: Graph, feeds: list[Value], name: str, kept: set[Node]) -> Graph:
-    """Return the graph that computes `feeds`, with the nodes in `kept` in addition."""
-    needed = {v.node for v in feeds} | kept
+def _part(graph: Graph, feeds: list[Value], name: str, retained: set[Node]) -> Graph:
+    """Return the graph that computes `feeds`, with the nodes in `retained` in addition."""
+    needed = {v.node for v in feeds} | retained
     for node in reversed(graph.nodes):
         if node in needed:
             needed.update(v.node for v in node.present())

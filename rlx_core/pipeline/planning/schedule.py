@@ -110,16 +110,16 @@ def _relieving(graph: Graph, flow: Flow) -> tuple[int, ...]:
 
     def relieves(node: int) -> bool:
         """Return whether a node adds no bytes, and is the last to read a leaf that its result may want to take over."""
-        made = graph.nodes[node].types
+        result_types = graph.nodes[node].types
         freed = 0
         for value in flow.reads[node]:
             is_last = unread[value] == 1
             if flow.is_leaf[value]:
-                if not is_last and types[value] in made:
+                if not is_last and types[value] in result_types:
                     return False
             elif is_last and not flow.is_output[value]:
                 freed += _known(types[value].nbytes)
-        return freed > 0 and freed >= sum([_known(type.nbytes) for type in made])
+        return freed > 0 and freed >= sum([_known(type.nbytes) for type in result_types])
 
     for node in flow.scheduled:
         if node in done:
@@ -131,12 +131,12 @@ def _relieving(graph: Graph, flow: Flow) -> tuple[int, ...]:
 
 
 def _needed(graph: Graph) -> frozenset[Node]:
-    found = {v.node for v in graph.outputs}
+    needed = {v.node for v in graph.outputs}
     for node in reversed(graph.nodes):
-        if node in found or not node.op.is_pure:
-            found.add(node)
-            found.update(v.node for v in node.present())
-    return frozenset(found)
+        if node in needed or not node.op.is_pure:
+            needed.add(node)
+            needed.update(v.node for v in node.present())
+    return frozenset(needed)
 
 
 def _memory_aware(graph: Graph, nodes: tuple[Node, ...]) -> tuple[Node, ...]:

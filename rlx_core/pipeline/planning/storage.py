@@ -25,16 +25,16 @@ class Outlets:
     """The buffers of outputs, as far as they are known before results share bytes.
 
     Attributes:
-        own: Root → the donated leaf it should end up in, or `None`, for outputs that may have a separate buffer.
+        destinations: Root → the donated leaf it should end up in, or `None`, for outputs that may have a separate buffer.
         lasting: Roots that are read when the run ends.
         donors: The donated leaves.
-        wanted: Output index → the donated leaf whose next value it is.
+        next_values: Output index → the donated leaf whose next value it is.
     """
 
-    own: dict[Value, Value | None]
+    destinations: dict[Value, Value | None]
     lasting: frozenset[Value]
     donors: frozenset[Value]
-    wanted: Mapping[int, Value]
+    next_values: Mapping[int, Value]
 
 
 def outlets(
@@ -52,14 +52,14 @@ def outlets(
         donations: Donated leaf → the output that is its next value, if one is.
         are_own: Whether outputs leave the arena at all; a nested program's are copied by its enclosing step.
     """
-    wanted = {index: leaf for leaf, index in donations.items() if index is not None}
-    own: dict[Value, Value | None] = {}
+    next_values = {index: leaf for leaf, index in donations.items() if index is not None}
+    destinations: dict[Value, Value | None] = {}
     for index, value in enumerate(graph.outputs):
         root = root_of(value, aliases)
-        if are_own and not root.node.is_leaf and root not in own and covers_root(value, aliases):
-            own[root] = wanted.get(index)
+        if are_own and not root.node.is_leaf and root not in destinations and covers_root(value, aliases):
+            destinations[root] = next_values.get(index)
     lasting = frozenset(root_of(v, aliases) for v in graph.outputs)
-    return Outlets(own, lasting, frozenset(donations), wanted)
+    return Outlets(destinations, lasting, frozenset(donations), next_values)
 
 
 @define(eq=False)
@@ -96,7 +96,7 @@ class Reuse:
         self.last_read = self._last_reads()
         births = self._births()
         for root, birth in births.items():
-            home = root if root in self.outlets.own else None
+            home = root if root in self.outlets.destinations else None
             self.storages[root] = Storage([root], home, birth)
 
     def root_of(self, value: Value) -> Value:
@@ -122,23 +122,23 @@ class Reuse:
 
     def deliveries(self) -> tuple[OutputDelivery, ...]:
         """The delivery of each output to the caller."""
-        found: list[OutputDelivery] = []
+        deliveries: list[OutputDelivery] = []
         handed: set[Value] = set()
         for index, value in enumerate(self.graph.outputs):
             root = self.root_of(value)
             storage = self.storages.get(root)
-            wanted = self.outlets.wanted.get(index)
-            if wanted is not None:
-                found.append(OutputDelivery("donor", wanted))
-            elif root not in self.outlets.own or root in handed or not covers_root(value, self.aliases):
-                found.append(OutputDelivery("copy"))
+            donor = self.outlets.next_values.get(index)
+            if donor is not None:
+                deliveries.append(OutputDelivery("donor", donor))
+            elif root not in self.outlets.destinations or root in handed or not covers_root(value, self.aliases):
+                deliveries.append(OutputDelivery("copy"))
             elif storage is not None and storage.home is not None and storage.home in self.outlets.donors:
                 is_alike = storage.home.type == value.type
-                found.append(OutputDelivery("donor", storage.home) if is_alike else OutputDelivery("copy"))
+                deliveries.append(OutputDelivery("donor", storage.home) if is_alike else OutputDelivery("copy"))
             else:
-                found.append(OutputDelivery("own"))
+                deliveries.append(OutputDelivery("own"))
             handed.add(root)
-        return tuple(found)
+        return tuple(deliveries)
 
     # ------------------------------------------------------------------------------------ the conditions
 
@@ -155,7 +155,7 @@ class Reuse:
                 if any(self.storages[node.results[other]] is storage for other in taken):
                     continue
                 storage.members.append(result)
-                if storage.home is None and result in self.outlets.own:
+                if storage.home is None and result in self.outlets.destinations:
                     storage.home = result
                 self.storages[result] = storage
                 taken[number] = position
@@ -192,18 +192,18 @@ class Reuse:
 
     def _may_share_home(self, result: Value, home: Value | None) -> bool:
         """Return whether `result` may live in a donated leaf: an output only in its own, lest two be stored in one."""
-        if home is None or result not in self.outlets.own:
+        if home is None or result not in self.outlets.destinations:
             return True
-        target = self.outlets.own[result]
+        target = self.outlets.destinations[result]
         if home is target:
             return True
         # The caller gets a donated buffer back as the array that it was, so an output that is stored there has its type.
-        is_spare = target is None and home not in frozenset(self.outlets.wanted.values())
+        is_spare = target is None and home not in frozenset(self.outlets.next_values.values())
         return is_spare and (home not in self.outlets.donors or home.type == result.type)
 
     def _move_into_donors(self) -> None:
         """Compute an output in the donated leaf it replaces, if that leaf was last read before."""
-        for root, target in self.outlets.own.items():
+        for root, target in self.outlets.destinations.items():
             storage = self.storages[root]
             if target is None or storage.home is target:
                 continue
@@ -212,15 +212,15 @@ class Reuse:
                 storage.home = target
 
     def _births(self) -> dict[Value, int]:
-        found: dict[Value, int] = {}
+        births: dict[Value, int] = {}
         for index, (node, _) in enumerate(self.steps):
             for value in node.results:
-                found.setdefault(self.root_of(value), index)
-        return found
+                births.setdefault(self.root_of(value), index)
+        return births
 
     def _last_reads(self) -> dict[Value, int]:
-        found: dict[Value, int] = {}
+        last_reads: dict[Value, int] = {}
         for index, (node, _) in enumerate(self.steps):
             for value in node.present():
-                found[self.root_of(value)] = index
-        return found
+                last_reads[self.root_of(value)] = index
+        return last_reads

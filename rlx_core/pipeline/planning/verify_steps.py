@@ -22,15 +22,17 @@ def step_faults(lir: Lir, kernels: KernelTable) -> list[RuleViolation]:
         kernels: The kernels of the target that it was made for.
     """
     names = {HOST: HOST_KERNEL, **{kernel.name: kernel for kernel in kernels}}
-    found: list[RuleViolation] = []
+    faults: list[RuleViolation] = []
     for step in lir.steps:
         kernel = names.get(step.kernel)
         if kernel is None:
-            found.append(fault_at(step.node, f"the target has no kernel {step.kernel}"))
+            faults.append(fault_at(step.node, f"the target has no kernel {step.kernel}"))
         else:
-            found += [fault_at(step.node, f"{kernel.name} {said}") for said in _asked_too_much(lir, step, kernel)]
-        found += [fault for plan in step.nested.values() for fault in step_faults(plan, kernels)]
-    return found
+            faults += [
+                fault_at(step.node, f"{kernel.name} {problem}") for problem in _asked_too_much(lir, step, kernel)
+            ]
+        faults += [fault for plan in step.nested.values() for fault in step_faults(plan, kernels)]
+    return faults
 
 
 def _asked_too_much(lir: Lir, step: Step, kernel: Kernel) -> Iterator[str]:
@@ -39,10 +41,10 @@ def _asked_too_much(lir: Lir, step: Step, kernel: Kernel) -> Iterator[str]:
     refusal = kernel.refusal(node)
     if refusal is not None:
         yield refusal
-    wanted = 0 if kernel.workspace is None or not lir.is_planned else kernel.workspace(node).__index__()
-    room = 0 if step.workspace is None else step.nested_offset if step.nested else step.workspace.nbytes
-    if room < wanted:
-        yield f"needs {wanted} bytes of workspace, and has {room}"
+    required = 0 if kernel.workspace is None or not lir.is_planned else kernel.workspace(node).__index__()
+    available = 0 if step.workspace is None else step.nested_offset if step.nested else step.workspace.nbytes
+    if available < required:
+        yield f"needs {required} bytes of workspace, and has {available}"
     if lir.is_planned and not kernel.accepts_strides:
         strided = [v for v in node.present() if not is_dense(v.type, place_of(lir, v).strides)]
         if strided:

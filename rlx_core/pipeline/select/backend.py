@@ -85,10 +85,10 @@ class Target:
 
     def kernel_for(self, node: Node) -> Kernel | None:
         """Return the kernel of a node that is not rewritten: the first that takes it, else the host if required or allowed."""
-        found = self.kernels.choose(node).kernel
-        if found is None and (node.op.calls_host or matches(node.op, self.allow_host)):
+        kernel = self.kernels.choose(node).kernel
+        if kernel is None and (node.op.calls_host or matches(node.op, self.allow_host)):
             return HOST_KERNEL if node.op.reference is not None else None
-        return found
+        return kernel
 
     def tier(self, kernel: Kernel) -> str | None:
         """Return the tier of a kernel; `None` for a target that has no tiers."""
@@ -170,8 +170,8 @@ class Traffic:
         return {"bound": self.bound, "inputs": self.inputs, "outputs": self.outputs, "steps": self.steps}
 
     def __str__(self) -> str:
-        said = f"crossed: {self.bound} B when parameters were bound; a call {self.inputs} B in, {self.outputs} B out"
-        return f"{said}, {self.steps} B for steps on the host" if self.steps else said
+        summary = f"crossed: {self.bound} B when parameters were bound; a call {self.inputs} B in, {self.outputs} B out"
+        return f"{summary}, {self.steps} B for steps on the host" if self.steps else summary
 
 
 class Program(ABC):
@@ -294,10 +294,10 @@ class Backend(ABC):
             DeviceError: There is no device of that number.
         """
         if number:
-            found = self.devices()
+            names = self.devices()
             raise DeviceError(
-                f"{self.target.name}:{number}: there {'is' if len(found) == 1 else 'are'} {len(found)}, counted from 0",
-                *(Fact(f"{self.target.name}:{i}", name) for i, name in enumerate(found)),
+                f"{self.target.name}:{number}: there {'is' if len(names) == 1 else 'are'} {len(names)}, counted from 0",
+                *(Fact(f"{self.target.name}:{i}", name) for i, name in enumerate(names)),
             )
         return self
 

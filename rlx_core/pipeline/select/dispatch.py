@@ -173,8 +173,8 @@ class Dispatcher:
         """Return whether the target runs every op that a form of a node consists of, or all that it decomposes to."""
         if not rounds:
             return False
-        made = self.drafted(form, node)
-        return made is not None and all(n.is_leaf or self.runs(n, rounds - 1) for n in made.needed())
+        draft = self.drafted(form, node)
+        return draft is not None and all(n.is_leaf or self.runs(n, rounds - 1) for n in draft.needed())
 
     def runs(self, node: Node, rounds: int) -> bool:
         if self.target.kernels.choose(node).kernel is not None or is_view(node):
@@ -202,8 +202,8 @@ class Dispatcher:
         """Return whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
         if node.op.decompose is None or not rounds:
             return False
-        made = self.drafted(node.op.decompose, node)
-        return made is not None and all(n.is_leaf or self.runs_best(n, rounds - 1) for n in made.needed())
+        draft = self.drafted(node.op.decompose, node)
+        return draft is not None and all(n.is_leaf or self.runs_best(n, rounds - 1) for n in draft.needed())
 
     def runs_best(self, node: Node, rounds: int) -> bool:
         kernel = self.target.kernels.choose(node).kernel
@@ -240,10 +240,10 @@ def is_view(node: Node) -> bool:
     op = node.op
     if op.view is None or not node.operands or node.operands[0] is None or not node.operands[0].type.is_static:
         return False
-    found = op.view(node.operands[0].type, dense_strides(node.operands[0].type), 0)
-    if found is None:
+    viewed = op.view(node.operands[0].type, dense_strides(node.operands[0].type), 0)
+    if viewed is None:
         return False
-    places = (found,) if len(node.types) == 1 else found
+    places = (viewed,) if len(node.types) == 1 else viewed
     return all(is_dense(t, tuple(strides)) for t, (_, strides) in zip(node.types, places, strict=True))
 
 
@@ -303,10 +303,10 @@ class DispatchReport:
     @property
     def by_op(self) -> Mapping[str, Counter[str]]:
         """Op → the number of its nodes by answer."""
-        found: dict[str, Counter[str]] = {}
+        counts: dict[str, Counter[str]] = {}
         for row in self.rows:
-            found.setdefault(row.op, Counter())[row.means] += 1
-        return dict(sorted(found.items()))
+            counts.setdefault(row.op, Counter())[row.means] += 1
+        return dict(sorted(counts.items()))
 
     @property
     def host(self) -> tuple[Dispatch, ...]:
@@ -341,10 +341,10 @@ class DispatchReport:
 
 def passed_over(row: Dispatch) -> list[str]:
     """Return the reason why a node did not get the first kernel of its op: rejected candidates, then the answer's own reason."""
-    said = [f"{r.kernel} {r.reason}" for r in row.refusals]
+    reasons = [f"{r.kernel} {r.reason}" for r in row.refusals]
     if row.reason and row.means != "native":
-        said.append(f"{row.means}: {row.reason}")
-    return said
+        reasons.append(f"{row.means}: {row.reason}")
+    return reasons
 
 
 def row_of(node: Node, answer: Answer) -> Dispatch:

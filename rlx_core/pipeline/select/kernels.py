@@ -163,8 +163,8 @@ class Kernel(Traits):
         """Return whether it takes this node for all unknown sizes above 0; `None` where that depends on them."""
         if self._refused_dtypes(node):
             return False
-        settled = {condition.holds(node) for condition in self.when if condition.is_settled(node)}
-        if False in settled:
+        outcomes = {condition.holds(node) for condition in self.when if condition.is_settled(node)}
+        if False in outcomes:
             return False
         return True if all(condition.is_settled(node) for condition in self.when) else None
 
@@ -284,10 +284,10 @@ class KernelTable:
             with self._lock:
                 fill = self._fill
                 if fill is not None:
-                    made = KernelTable(self.target, plugin=self.plugin)
-                    fill(made)
-                    self._left_out = made._left_out
-                    self._rows, self._names, self._fill = made._rows, made._names, None
+                    table = KernelTable(self.target, plugin=self.plugin)
+                    fill(table)
+                    self._left_out = table._left_out
+                    self._rows, self._names, self._fill = table._rows, table._names, None
         return self._names
 
     def load(self) -> None:
@@ -411,14 +411,14 @@ class KernelTable:
         Raises:
             NoKernelError: No row has the name: it existed when the plan was made that refers to it.
         """
-        found = self._filled().get(name) or (HOST_KERNEL if name == HOST else None)
-        if found is None:
+        kernel = self._filled().get(name) or (HOST_KERNEL if name == HOST else None)
+        if kernel is None:
             raise NoKernelError(
                 f"{self.target}: the plan has the kernel {name}, and there is none of this name",
                 *map(as_fact, self._left_out),
                 hint=next((fault.mend for fault in self._left_out if fault.mend), None) or nearest(name, self._names),
             )
-        return found
+        return kernel
 
     @property
     def claimed(self) -> frozenset[str]:

@@ -52,7 +52,9 @@ def expect_packable(lir: Lir, reason_against: Callable[[int, Step], str | None])
         names = ", ".join(sorted(leaf_name(value) for value in lir.donated))
         raise ConfigError(f"package: {names} would be overwritten by a run, which no package does")
     reasons = [(step, reason_against(number, step)) for number, step in enumerate(lir.steps)]
-    others = [Fact(step.node.op.name, said, step.node.origin.source) for step, said in reasons if said is not None]
+    others = [
+        Fact(step.node.op.name, reason, step.node.origin.source) for step, reason in reasons if reason is not None
+    ]
     if others:
         raise NoKernelError(
             f"package: {len(others)} of {len(lir.steps)} steps are run from Python, which no package holds",

@@ -49,8 +49,8 @@ class Tiers:
         """`177 of 190 steps native, 13 numpy`"""
         (best, count), *others = self.counts.items()
         total = sum(self.counts.values())
-        said = f"{count} of {total} steps {best}" + "".join(f", {n} {tier}" for tier, n in others if n)
-        return f"{said} ({self.note})" if self.note else said
+        text = f"{count} of {total} steps {best}" + "".join(f", {n} {tier}" for tier, n in others if n)
+        return f"{text} ({self.note})" if self.note else text
 
     def lines(self) -> Iterator[str]:
         """One line a reason: `12 pad: no native kernel for it`."""
@@ -90,16 +90,16 @@ def tiers_of(lir: Lir, target: Target) -> Tiers | None:
 def tier_of_step(step: Step, target: Target) -> str:
     """Return the tier of a step; for a step with nested graphs, the lowest tier of their steps."""
     last = target.tiers[-1]
-    own = last if step.kernel == HOST else target.tier(target.kernels.get(step.kernel)) or last
+    step_tier = last if step.kernel == HOST else target.tier(target.kernels.get(step.kernel)) or last
     inner = (tier_of_step(each, target) for plan in step.nested.values() for each in plan.steps)
-    return max((own, *inner), key=target.tiers.index)
+    return max((step_tier, *inner), key=target.tiers.index)
 
 
 def why_step(step: Step, target: Target) -> str:
     """Return the reason why a step falls back to the last tier."""
-    own = why_not_best(step.node, step.kernel, target)
+    reason = why_not_best(step.node, step.kernel, target)
     if not step.nested or target.falls_back(target.tier(target.kernels.get(step.kernel)) or target.tiers[-1]):
-        return own
+        return reason
     inner = (each for plan in step.nested.values() for each in plan.steps)
     worst = next(each for each in inner if target.falls_back(tier_of_step(each, target)))
     return f"in its body, {worst.node.op.title}: {why_step(worst, target)}"
@@ -111,7 +111,7 @@ def why_not_best(node: Node, kernel: str, target: Target) -> str:
         return "it calls a Python function"
     best = target.tiers[0]
     rows = [row for row in target.kernels.candidates(type(node.op)) if target.tier(row) == best]
-    said = [f"{row.name} {reason}" for row in rows if (reason := row.refusal(node)) is not None]
+    reasons = [f"{row.name} {reason}" for row in rows if (reason := row.refusal(node)) is not None]
     if not rows:
         return f"no {best} kernel for it"
-    return "; ".join(said) if len(said) == len(rows) else f"{kernel} comes before the {best} kernels"
+    return "; ".join(reasons) if len(reasons) == len(rows) else f"{kernel} comes before the {best} kernels"

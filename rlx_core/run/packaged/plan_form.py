@@ -85,8 +85,8 @@ class PlanWriter:
             "blobs": self._blobs,
         }
 
-    def _location(self, at: Location) -> list[object]:
-        return [*self.buffer(at.buffer), at.offset, list(at.strides)]
+    def _location(self, location: Location) -> list[object]:
+        return [*self.buffer(location.buffer), location.offset, list(location.strides)]
 
 
 @frozen(eq=False)
@@ -201,13 +201,13 @@ def _output(form: Json) -> PlannedOutput:
 
 
 def _expect_within(output: PlannedOutput, nbytes: Mapping[BufferId, int]) -> None:
-    at, type = output.location, output.type
-    if at is None:
+    location, type = output.location, output.type
+    if location is None:
         if type.size:
             raise FormatError(f"package: {type} lies nowhere")
         return
-    if len(at.strides) != type.rank or (output.kind == "own" and at.buffer.kind != "result"):
-        raise FormatError(f"package: {type} cannot lie in {at.buffer.kind} {at.buffer.number}")
-    low, high = extent(type, at.strides)
-    if at.buffer not in nbytes or at.offset + low < 0 or at.offset + high > nbytes[at.buffer]:
-        raise FormatError(f"package: {type} does not lie within {at.buffer.kind} {at.buffer.number}")
+    if len(location.strides) != type.rank or (output.kind == "own" and location.buffer.kind != "result"):
+        raise FormatError(f"package: {type} cannot lie in {location.buffer.kind} {location.buffer.number}")
+    low, high = extent(type, location.strides)
+    if location.buffer not in nbytes or location.offset + low < 0 or location.offset + high > nbytes[location.buffer]:
+        raise FormatError(f"package: {type} does not lie within {location.buffer.kind} {location.buffer.number}")

@@ -16,13 +16,13 @@ __all__ = ["packaged_program"]
 
 
 def packaged_program(
-    packed: PackedPlan, memory: ProgramMemory, code: Code, blobs: Blobs, made: dict[Hashable, Any]
+    packed: PackedPlan, memory: ProgramMemory, code: Code, blobs: Blobs, created: dict[Hashable, Any]
 ) -> PlannedProgram:
     """The program of a plan that was read, with its parameters.
 
     Args:
         code: Every step of the program.
-        made: Data that the package's programs derived from its blobs: copies on a device.
+        created: Data that the package's programs derived from its blobs: copies on a device.
 
     Raises:
         FormatError: A blob is damaged.
@@ -31,6 +31,6 @@ def packaged_program(
     program = PlannedProgram(packed.plan, memory, code, lambda: parts)
     arrays = blobs.arrays(list(packed.blobs))
     bindings = Bindings({leaf.name: array for leaf, array in zip(packed.plan.params, arrays, strict=True)})
-    bindings.made = made
+    bindings.made = created
     program.bind(bindings)
     return program

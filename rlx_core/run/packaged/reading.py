@@ -22,10 +22,10 @@ def number(form: Json, what: str, *, low: int = 0, high: int = _MOST_NBYTES) -> 
     Raises:
         FormatError: It is not one.
     """
-    found: int = need(form, int, what)
-    if not low <= found < high:
-        raise FormatError(f"package: {what} is {found}, not from {low} to {high - 1}")
-    return found
+    value: int = need(form, int, what)
+    if not low <= value < high:
+        raise FormatError(f"package: {what} is {value}, not from {low} to {high - 1}")
+    return value
 
 
 def every(form: Json, read: Callable[[Json], T]) -> tuple[T, ...]:
@@ -43,10 +43,10 @@ def known_type(form: Json) -> TensorType:
     Raises:
         FormatError: It is not one.
     """
-    found: TensorType = quoted(spec, need(form, str, "a type"))
-    if not found.is_static:
-        raise FormatError(f"package: {found} has sizes that are not known")
-    return found
+    result: TensorType = quoted(spec, need(form, str, "a type"))
+    if not result.is_static:
+        raise FormatError(f"package: {result} has sizes that are not known")
+    return result
 
 
 def line_of(form: Json) -> tuple[str, int] | None:

@@ -30,21 +30,21 @@ HEADER: Final = "<!-- Printed by `python -m rlx_core.testing.api.reference --upd
 
 def pages() -> dict[Path, str]:
     """Return the text of every page by its path."""
-    found = {"rlx": _page("rlx", "Functions of arrays, transforms, files and devices.", _top())}
+    page_texts = {"rlx": _page("rlx", "Functions of arrays, transforms, files and devices.", _top())}
     for name in NAMESPACES:
         module = getattr(rlx_core, name)
-        found[name] = _page(f"rlx.{name}", _first_paragraph(module), {name: _functions(module)})
+        page_texts[name] = _page(f"rlx.{name}", _first_paragraph(module), {name: _functions(module)})
     index = [
         "# API reference\n",
         "`import rlx_core as rlx`. Each page has the functions of one namespace, with their parameters and a summary; "
         "`help(rlx.sum)` prints the whole docstring.\n",
         "| namespace | functions |",
         "|---|---|",
-        f"| [rlx](rlx.md) | {_count(found['rlx'])} |",
-        *(f"| [rlx.{name}](rlx.{name}.md) | {_count(found[name])} |" for name in NAMESPACES),
+        f"| [rlx](rlx.md) | {_count(page_texts['rlx'])} |",
+        *(f"| [rlx.{name}](rlx.{name}.md) | {_count(page_texts[name])} |" for name in NAMESPACES),
     ]
-    texts = {FOLDER / "README.md": HEADER + "\n".join(index) + "\n", FOLDER / "rlx.md": found.pop("rlx")}
-    return texts | {FOLDER / f"rlx.{name}.md": text for name, text in found.items()}
+    texts = {FOLDER / "README.md": HEADER + "\n".join(index) + "\n", FOLDER / "rlx.md": page_texts.pop("rlx")}
+    return texts | {FOLDER / f"rlx.{name}.md": text for name, text in page_texts.items()}
 
 
 def stale() -> dict[Path, str]:

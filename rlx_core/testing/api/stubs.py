@@ -92,9 +92,9 @@ class Writer:
 
     def _union(self, arguments: tuple[Any, ...], any_is: str) -> str:
         if DType in arguments and str in arguments:
-            rest = [a for a in arguments if a not in (DType, str) and typing.get_origin(a) is None]
+            others = [a for a in arguments if a not in (DType, str) and typing.get_origin(a) is None]
             return " | ".join(
-                [self._imported("rlx_core.typing", "DTypeLike"), *("None" for a in rest if a is type(None))]
+                [self._imported("rlx_core.typing", "DTypeLike"), *("None" for a in others if a is type(None))]
             )
         expression = set(typing.get_args(Dim))
         if expression <= set(arguments):
@@ -123,8 +123,8 @@ def stubs() -> dict[Path, str]:
 def _ops() -> str:
     public = {n: p for n, p in {**FUNCTIONS, **PLUGIN_KIT}.items() if n in dir(ops)}
     lines = sorted(f"{_import(*place_of(public, n), n)}\n" for n in public)
-    own = (ops.family_names, ops.standard_ops)
-    defined = [f"\ndef {f.__name__}() -> {inspect.signature(f).return_annotation}: ...\n" for f in own]
+    functions = (ops.family_names, ops.standard_ops)
+    defined = [f"\ndef {f.__name__}() -> {inspect.signature(f).return_annotation}: ...\n" for f in functions]
     return "".join([_HEADER, "\n", *lines, *defined])
 
 
@@ -140,9 +140,9 @@ def _core() -> str:
     imported, defined = [], []
     for name in sorted(public):
         module, attribute = place_of(public, name)
-        found = found_at(module, attribute)
-        if name in FUNCTIONS and name not in CORE and (isinstance(found, OpFunction) or inspect.isfunction(found)):
-            defined.append(_function(writer, name, found))
+        member = found_at(module, attribute)
+        if name in FUNCTIONS and name not in CORE and (isinstance(member, OpFunction) or inspect.isfunction(member)):
+            defined.append(_function(writer, name, member))
         else:
             imported.append(_import(module, attribute, name))
     needed = [f"from {module} import {name}" for name, module in writer.imports.items()]
@@ -199,9 +199,9 @@ def _attribute(writer: Writer, attribute: attrs.Attribute[Any], hint: Any) -> st
     if converter is None:
         return writer.text(hint)
     if inspect.isfunction(converter):
-        given = [h for name, h in typing.get_type_hints(converter).items() if name != "return" and h is not Any]
-        if given:
-            return writer.text(given[0])
+        hints = [h for name, h in typing.get_type_hints(converter).items() if name != "return" and h is not Any]
+        if hints:
+            return writer.text(hints[0])
     items = [a for a in typing.get_args(hint) if a is not Ellipsis]
     if typing.get_origin(hint) is tuple:
         return f"Sequence[{' | '.join(dict.fromkeys(map(writer.text, items)))}]"

@@ -47,15 +47,15 @@ class Agreement:
         except DeviceError as error:
             pytest.skip(f"no backend is installed, and NumPy's references serve all modes ({error.message})")
         for name, results in (("compiled", compiled), ("folded", folded)):
-            for expected, found in zip(eager, results, strict=True):
-                assert found.dtype == expected.dtype, f"eager gives {expected.dtype}, {name} {found.dtype}"
-                different = np.flatnonzero(~same_bits(expected, found))
+            for expected, actual in zip(eager, results, strict=True):
+                assert actual.dtype == expected.dtype, f"eager gives {expected.dtype}, {name} {actual.dtype}"
+                different = np.flatnonzero(~same_bits(expected, actual))
                 assert not different.size, "\n".join(
                     [
-                        f"{different.size} of {found.size} elements differ",
+                        f"{different.size} of {actual.size} elements differ",
                         *(
                             f"  {', '.join(repr(x[i].item()) for x in arrays)}: "
-                            f"eager {expected[i].item()!r}, {name} {found[i].item()!r}"
+                            f"eager {expected[i].item()!r}, {name} {actual[i].item()!r}"
                             for i in different[:5]
                         ),
                     ]

@@ -32,8 +32,8 @@ class EveryBackend:
     @about(runs, variants=EVERY)
     def test_backend_agrees_with_the_interpreter(self, program: OpProgram, backend: Run) -> None:
         arrays = program.draw()
-        found = [np.asarray(a) for a in backend(program.graph, arrays)]
-        for array, output in zip(found, program.graph.outputs, strict=True):
+        outputs = [np.asarray(a) for a in backend(program.graph, arrays)]
+        for array, output in zip(outputs, program.graph.outputs, strict=True):
             computed = TensorType(dtype(array.dtype), array.shape)
             assert computed == output.type, f"the backend gives {computed}, declared is {output.type}"
-        near_oracle(program.graph, found, wide(program.graph, arrays), arrays)
+        near_oracle(program.graph, outputs, wide(program.graph, arrays), arrays)

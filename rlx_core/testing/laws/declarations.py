@@ -94,21 +94,23 @@ class Declarations:
             return
         assert isinstance(cost, int | float | Expr), f"cost with symbols for sizes is {cost!r}"
         sizes = DimBinding.of(**general.bindings[0])
-        found = sizes.bind(cost) if isinstance(cost, Expr) else cost
+        actual = sizes.bind(cost) if isinstance(cost, Expr) else cost
         wide_node = program.widened.node
-        wanted = rule_of(wide_node, "cost")(*wide_node.operand_types)
-        assert found == wanted, f"cost with symbols for sizes, bound to sizes, is {found}, and without symbols {wanted}"
+        expected = rule_of(wide_node, "cost")(*wide_node.operand_types)
+        assert actual == expected, (
+            f"cost with symbols for sizes, bound to sizes, is {actual}, and without symbols {expected}"
+        )
 
     @about(is_view, variants=["size", "rank"])
     def test_view_is_what_the_reference_computes(self, program: OpProgram) -> None:
         node, arrays = program.node, program.draw()
-        wanted = typed(program.graph, arrays)
+        expected = typed(program.graph, arrays)
         for raw, strides, offset in layouts(arrays[0]):
-            found = rule_of(node, "view")(node.operand_types[0], strides, offset)
-            if found is None:
+            viewed = rule_of(node, "view")(node.operand_types[0], strides, offset)
+            if viewed is None:
                 continue
-            pairs = [found] if len(node.types) == 1 else found
-            for (start, steps), type, result in zip(pairs, node.types, wanted, strict=True):
+            pairs = [viewed] if len(node.types) == 1 else viewed
+            for (start, steps), type, result in zip(pairs, node.types, expected, strict=True):
                 where = (
                     f"view puts {type} at offset {start} with strides {tuple(steps)} in an operand of strides {strides}"
                 )
@@ -117,18 +119,18 @@ class Declarations:
     @about(is_assembled, variants=["size"])
     def test_parts_are_where_the_reference_puts_the_operands(self, program: OpProgram) -> None:
         node, arrays = program.node, program.draw()
-        (wanted,) = typed(program.graph, arrays)
+        (expected,) = typed(program.graph, arrays)
         places = rule_of(node, "parts")(*node.operand_types)
         present = [place for place, operand in zip(places, node.operands, strict=False) if operand is not None]
         inside = [(i, *both) for i, both in enumerate(zip(present, arrays, strict=True)) if both[0] is not None]
         # The bytes where no operand lies are written by the op's kernel.
-        is_all = sum(array.nbytes for _, _, array in inside) == wanted.nbytes
-        raw = np.zeros(wanted.nbytes, np.uint8) if is_all else np.frombuffer(wanted.tobytes(), np.uint8).copy()
+        is_all = sum(array.nbytes for _, _, array in inside) == expected.nbytes
+        raw = np.zeros(expected.nbytes, np.uint8) if is_all else np.frombuffer(expected.tobytes(), np.uint8).copy()
         for i, (offset, strides), array in inside:
             where = f"parts puts operand {i} at offset {offset} with strides {strides}"
             read(raw, TensorType(dtype(array.dtype), array.shape), strides, offset, where)[...] = array
-        found = read(raw, node.types[0], dense_strides(node.types[0]), 0, "the result")
-        assert_same(found, wanted, "the operands, put where `parts` says")
+        actual = read(raw, node.types[0], dense_strides(node.types[0]), 0, "the result")
+        assert_same(actual, expected, "the operands, put where `parts` says")
 
 
 # ---------------------------------------------------------------------------------------- commutativity
@@ -141,9 +143,9 @@ def mixed(program: OpProgram) -> Iterator[OpProgram]:
             theirs = other.sample.types[i]
             if type is not None and theirs is not None and theirs != type:
                 types = [*program.sample.types[:i], theirs, *program.sample.types[i + 1 :]]
-                made = evolve(program, case=evolve(program.case, sample=evolve_types(program.sample, types)))
-                if not made.is_refused:
-                    yield made
+                candidate = evolve(program, case=evolve(program.case, sample=evolve_types(program.sample, types)))
+                if not candidate.is_refused:
+                    yield candidate
 
 
 def assert_commutes(program: OpProgram, i: int, j: int) -> None:
@@ -162,12 +164,12 @@ def assert_commutes(program: OpProgram, i: int, j: int) -> None:
         f"{says}, and {program!r} gives {program.graph.outputs[0].type} but {other!r} {other.graph.outputs[0].type}"
     )
     arrays = program.draw()
-    found, wanted = typed(other.graph, exchanged(arrays)), typed(program.graph, arrays)
+    actual, expected = typed(other.graph, exchanged(arrays)), typed(program.graph, arrays)
     what = f"{says}, and {program!r} and {other!r}, its operands exchanged, are not equal"
-    if any(a.dtype.kind == "c" for a in (*arrays, *wanted)):
+    if any(a.dtype.kind == "c" for a in (*arrays, *expected)):
         close(wide(other.graph, exchanged(arrays)), wide(program.graph, arrays), EXACT, what)
         return
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(actual, expected, strict=True):
         assert_same(a, b, what)
 
 
@@ -233,8 +235,8 @@ def layouts(array: np.ndarray) -> Iterator[Layout]:
     start = inner.__array_interface__["data"][0] - spaced.__array_interface__["data"][0] if array.size else 0
     yield spaced.reshape(-1).view(np.uint8), tuple(inner.strides), start
     if array.ndim > 1 and array.size:
-        turned = np.array(array.T, order="C")
-        yield turned.reshape(-1).view(np.uint8), tuple(turned.T.strides) if item else (), 0
+        transposed = np.array(array.T, order="C")
+        yield transposed.reshape(-1).view(np.uint8), tuple(transposed.T.strides) if item else (), 0
 
 
 def read(raw: np.ndarray, type: TensorType, strides: Sequence[int], offset: int, where: str) -> np.ndarray:
@@ -248,8 +250,8 @@ def read(raw: np.ndarray, type: TensorType, strides: Sequence[int], offset: int,
         raise AssertionError(f"{where}: {error}") from None
 
 
-def assert_same(found: np.ndarray, wanted: np.ndarray, what: str) -> None:
+def assert_same(actual: np.ndarray, expected: np.ndarray, what: str) -> None:
     """Require equal elements; a NaN equals any other."""
-    assert found.shape == wanted.shape, f"{what}: shape {list(found.shape)}, not {list(wanted.shape)}"
-    same = (found == wanted) | ((found != found) & (wanted != wanted))
+    assert actual.shape == expected.shape, f"{what}: shape {list(actual.shape)}, not {list(expected.shape)}"
+    same = (actual == expected) | ((actual != actual) & (expected != expected))
     assert np.all(same), f"{what}: {int(np.sum(~np.atleast_1d(same)))} of {same.size} elements differ"

@@ -58,13 +58,13 @@ class Derivatives:
         arrays, rng = program.draw(), program.rng()
         what = "the {} rule differs from what follows from the decomposition"
         if engine.rule(op, "vjp") is not None:
-            own, other = (vjp_graph(program.graph, program.differentiable, engine=e) for e in (engine, derived))
+            own_rule, other = (vjp_graph(program.graph, program.differentiable, engine=e) for e in (engine, derived))
             seeds = [random_like(rng, y) for y in differentiable_outputs(program.graph, arrays)]
-            close(wide(own, [*arrays, *seeds]), wide(other, [*arrays, *seeds]), EXACT, what.format("vjp"))
+            close(wide(own_rule, [*arrays, *seeds]), wide(other, [*arrays, *seeds]), EXACT, what.format("vjp"))
         if engine.rule(op, "jvp") is not None:
-            own, other = (jvp_graph(program.graph, program.differentiable, engine=e) for e in (engine, derived))
+            own_rule, other = (jvp_graph(program.graph, program.differentiable, engine=e) for e in (engine, derived))
             tangents = [random_like(rng, widened(a)) for a in chosen(program.graph, arrays, program.differentiable)]
-            close(wide(own, [*arrays, *tangents]), wide(other, [*arrays, *tangents]), EXACT, what.format("jvp"))
+            close(wide(own_rule, [*arrays, *tangents]), wide(other, [*arrays, *tangents]), EXACT, what.format("jvp"))
 
     @about(smooth, rules=DERIVATIVES, widens=True)
     def test_second_derivative_agrees_with_differences_of_the_gradient(self, program: OpProgram) -> None:

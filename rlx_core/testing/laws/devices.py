@@ -49,9 +49,9 @@ def test_a_layer_of_images_and_its_gradient_are_what_they_mean(host: PluginHost,
         return rlx.sum(rlx.square(layer(x, w)))
 
     slopes = rlx.value_and_grad(loss, argnums=(0, 1))
-    wanted, expected = slopes(x, w)  # in float64
-    found, gradients = rlx.jit(slopes, target=target, host=host)(x.astype(np.float32), w.astype(np.float32))
-    np.testing.assert_allclose(float(np.asarray(found)), wanted, rtol=1e-5)
+    expected_loss, expected = slopes(x, w)  # in float64
+    actual_loss, gradients = rlx.jit(slopes, target=target, host=host)(x.astype(np.float32), w.astype(np.float32))
+    np.testing.assert_allclose(float(np.asarray(actual_loss)), expected_loss, rtol=1e-5)
     for slope, exact in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(np.asarray(slope), exact, rtol=1e-4, atol=1e-4 * np.abs(exact).max())
 
@@ -60,11 +60,11 @@ def test_a_layer_of_images_and_its_gradient_are_what_they_mean(host: PluginHost,
 def test_programs_compute_what_the_cpu_does_in_the_same_bits_each_time(
     host: PluginHost, target: str, name: str
 ) -> None:
-    function, at = PROGRAMS[name], np.array([1, 3, 3, 5])
+    function, indices = PROGRAMS[name], np.array([1, 3, 3, 5])
     f = rlx.jit(function, target=target, host=host)
-    found = f(X, at)
-    np.testing.assert_allclose(found, rlx.jit(function)(X, at), rtol=2e-5, atol=1e-5)
-    np.testing.assert_array_equal(f(X, at), found)
+    result = f(X, indices)
+    np.testing.assert_allclose(result, rlx.jit(function)(X, indices), rtol=2e-5, atol=1e-5)
+    np.testing.assert_array_equal(f(X, indices), result)
     assert f.report.tiers is not None
     assert f.report.tiers.counts["host"] == 0
 
@@ -135,21 +135,21 @@ def start() -> dict[str, np.ndarray]:
 def test_a_transformer_is_trained_there_as_on_the_cpu(host: PluginHost, target: str) -> None:
     rng = np.random.default_rng(1)
     x, y = (rng.integers(0, WORDS, (2, LENGTH)) for _ in range(2))
-    there = rlx.jit(step, donate=("params",), target=target, host=host)
+    on_device = rlx.jit(step, donate=("params",), target=target, host=host)
     here = rlx.jit(step, donate=("params",))
     params = {name: rlx.device_put(value, f"{target}:0", host=host) for name, value in start().items()}
-    wanted, losses = start(), []
+    reference, losses = start(), []
     for _ in range(3):
-        value, params = there(params, x, y)
-        right, wanted = here(wanted, x, y)
+        value, params = on_device(params, x, y)
+        right, reference = here(reference, x, y)
         np.testing.assert_allclose(np.asarray(value), right, rtol=1e-5)
         losses.append(float(right))
     assert losses[0] > losses[1] > losses[2]
     for name, array in params.items():
         assert array.place == f"{target}:0"
         # Three updates of 0.1 of gradients below 1, each a sum of some dozens of products.
-        np.testing.assert_allclose(array.to_host(), wanted[name], rtol=1e-5, atol=1e-6, err_msg=name)
-    assert there.report.tiers is not None
-    assert there.report.traffic is not None
-    assert there.report.tiers.counts["host"] == 0
-    assert there.report.traffic.to_json() == {"bound": 0, "inputs": x.nbytes + y.nbytes, "outputs": 0, "steps": 0}
+        np.testing.assert_allclose(array.to_host(), reference[name], rtol=1e-5, atol=1e-6, err_msg=name)
+    assert on_device.report.tiers is not None
+    assert on_device.report.traffic is not None
+    assert on_device.report.tiers.counts["host"] == 0
+    assert on_device.report.traffic.to_json() == {"bound": 0, "inputs": x.nbytes + y.nbytes, "outputs": 0, "steps": 0}

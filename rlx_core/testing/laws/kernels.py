@@ -90,11 +90,11 @@ def agrees(case: KernelCase, programs: Sequence[PlacedProgram], config: dict[str
         for turn, arrays in enumerate((first, second, first)):
             fed = dict(zip(placed.graph.input_types, arrays, strict=True))
             try:
-                found = [np.array(a) for a in executable.run(fed)]
+                outputs = [np.array(a) for a in executable.run(fed)]
             except Exception as error:
                 error.add_note(f"{case}, {placed.name}")
                 raise
-            complaint = yardstick(placed.graph, fed).complaint(found)
+            complaint = yardstick(placed.graph, fed).complaint(outputs)
             assert complaint is None, f"{case}, {placed.name}, run {turn + 1}: {complaint}"
 
 
@@ -144,13 +144,13 @@ def placed_after(program: OpProgram, name: str, *, keeps: bool) -> PlacedProgram
         # Flipped twice: the same elements in separate memory.
         copies = [twice_flipped(v) for v in inputs]
         results = called(program, op, copies)
-    kept = [c for c, v in zip(copies, inputs, strict=True) if keeps and c is not v]
-    return PlacedProgram(name, builder.finish([*results, *dict.fromkeys(kept)]))
+    retained = [c for c, v in zip(copies, inputs, strict=True) if keeps and c is not v]
+    return PlacedProgram(name, builder.finish([*results, *dict.fromkeys(retained)]))
 
 
-def called(program: OpProgram, op: Op, given: Sequence[Value]) -> tuple[Value, ...]:
+def called(program: OpProgram, op: Op, operands: Sequence[Value]) -> tuple[Value, ...]:
     """The op on these operands, with the absent ones where the sample has them."""
-    present = iter(given)
+    present = iter(operands)
     return as_results(op(*(None if t is None else next(present) for t in program.sample.types)))
 
 

@@ -50,10 +50,10 @@ class Kinks:
         arrays = program.draw()
         for place, name in enumerate(program.graph.input_types):
             if name in program.differentiable and arrays[place].size:
-                at = [np.full_like(a, np.nan) if i == place else a for i, a in enumerate(arrays)]
-                (y,) = wide(program.graph, at)
+                point = [np.full_like(a, np.nan) if i == place else a for i, a in enumerate(arrays)]
+                (y,) = wide(program.graph, point)
                 if y.size and np.isnan(y).all():  # a result that is a number does not depend on this operand
-                    nan_has_no_number(program, name, at)
+                    nan_has_no_number(program, name, point)
 
 
 def is_one_function(program: OpProgram) -> bool:
@@ -63,7 +63,7 @@ def is_one_function(program: OpProgram) -> bool:
 
 def programs_at(op: type[Op], kink: Kink) -> Iterator[OpProgram]:
     """The op at a kink, the widest dtype first, for every dtype that it takes."""
-    is_complex = any(np.iscomplexobj(a) for a in kink.at)
+    is_complex = any(np.iscomplexobj(a) for a in kink.points)
     for d in reversed(COMPLEXES if is_complex else FLOATS):
         program = OpProgram(Case(op, sample_of(kink, d)))
         try:
@@ -74,22 +74,22 @@ def programs_at(op: type[Op], kink: Kink) -> Iterator[OpProgram]:
 
 
 def sample_of(kink: Kink, dtype: DType) -> Sample:
-    types = [TensorType(dtype, a.shape) for a in kink.at]
-    return Sample(*types, make=lambda rng: kink.at, is_smooth=False, **kink.attributes)
+    types = [TensorType(dtype, a.shape) for a in kink.points]
+    return Sample(*types, make=lambda rng: kink.points, is_smooth=False, **kink.attributes)
 
 
 def gives_what_it_declares(program: OpProgram, kink: Kink) -> None:
     """Require the declared cotangents of the VJP, and matching tangents of the JVP for a change of each element alone."""
     graph, arrays = program.graph, program.draw()
     tolerance = 4 * max(precision(a.dtype) for a in program.graph.inputs)
-    where = f"{program!r} at {[a.tolist() for a in kink.at]}"
+    where = f"{program!r} at {[a.tolist() for a in kink.points]}"
     seeds = [
         np.ones(v.static_shape, v.dtype.numpy) for v in (o.type for o in graph.outputs) if v.dtype.is_differentiable
     ]
     names = list(graph.input_types)
     cotangents = typed(vjp_graph(graph, names), [*arrays, *seeds])[len(graph.outputs) :]
-    for name, found, gives in zip(names, cotangents, kink.gives, strict=True):
-        near(widened(found), widened(gives), tolerance, tolerance, f"{where}: the vjp rule in {name}")
+    for name, actual, gives in zip(names, cotangents, kink.gives, strict=True):
+        near(widened(actual), widened(gives), tolerance, tolerance, f"{where}: the vjp rule in {name}")
     for name, array, gives in zip(names, arrays, kink.gives, strict=True):
         forward = jvp_graph(graph, [name])
         for place in np.ndindex(array.shape):
@@ -97,33 +97,35 @@ def gives_what_it_declares(program: OpProgram, kink: Kink) -> None:
             tangent[place] = 1
             pushed = typed(forward, [*arrays, tangent])[len(graph.outputs) :]
             kinds = [t for t, v in zip(pushed, graph.outputs, strict=True) if v.dtype.is_differentiable]
-            found = np.asarray(sum(np.sum(widened(t)) for t in kinds))
-            near(found, widened(gives[place]), tolerance, tolerance, f"{where}: the jvp rule in {name}{list(place)}")
+            actual = np.asarray(sum(np.sum(widened(t)) for t in kinds))
+            near(actual, widened(gives[place]), tolerance, tolerance, f"{where}: the jvp rule in {name}{list(place)}")
 
 
 def lies_between_the_sides(program: OpProgram, kink: Kink) -> None:
     """Require of each element that its derivative is the combination of the one-sided derivatives that the kink's word means."""
-    for operand, (array, gives) in enumerate(zip(kink.at, kink.gives, strict=True)):
+    for operand, (array, gives) in enumerate(zip(kink.points, kink.gives, strict=True)):
         for place in np.ndindex(array.shape):
             below, above = (one_sided(program.graph, kink, operand, place, side) for side in (-1, 1))
-            found = float(gives[place].real)
-            says = f"{program!r}: {found} is declared where the derivative is {below:.6g} below and {above:.6g} above"
+            declared = float(gives[place].real)
+            says = (
+                f"{program!r}: {declared} is declared where the derivative is {below:.6g} below and {above:.6g} above"
+            )
             if kink.takes == "lower":
-                assert abs(found - below) <= AGREES, f"{says}, which is not the lower one"
+                assert abs(declared - below) <= AGREES, f"{says}, which is not the lower one"
             elif kink.takes == "mean":
-                assert abs(found - (below + above) / 2) <= AGREES, f"{says}, which is not their mean"
+                assert abs(declared - (below + above) / 2) <= AGREES, f"{says}, which is not their mean"
             elif kink.takes == "zero":
-                assert found == 0 or abs(below - above) <= AGREES >= abs(found - below), f"{says}, and not 0"
+                assert declared == 0 or abs(below - above) <= AGREES >= abs(declared - below), f"{says}, and not 0"
             else:
                 low, high = sorted((below, above))
-                assert low - AGREES <= found <= high + AGREES, f"{says}, which is outside of both"
+                assert low - AGREES <= declared <= high + AGREES, f"{says}, which is outside of both"
 
 
 def one_sided(graph: Graph, kink: Kink, operand: int, place: tuple[int, ...], side: int) -> float:
     """The derivative of the sum of the results when one element moves to one side, by extrapolated differences."""
 
     def total(step: float) -> float:
-        moved = [np.array(a, stored(v.dtype, "wide").numpy) for a, v in zip(kink.at, graph.inputs, strict=True)]
+        moved = [np.array(a, stored(v.dtype, "wide").numpy) for a, v in zip(kink.points, graph.inputs, strict=True)]
         moved[operand][place] += side * step
         with np.errstate(all="ignore"):
             return float(sum(np.sum(y) for y in differentiable_outputs(graph, moved)))
@@ -133,20 +135,20 @@ def one_sided(graph: Graph, kink: Kink, operand: int, place: tuple[int, ...], si
         return 2 * fine - coarse
 
 
-def nan_has_no_number(program: OpProgram, name: str, at: list[np.ndarray]) -> None:
+def nan_has_no_number(program: OpProgram, name: str, point: list[np.ndarray]) -> None:
     """Require that where `name` is NaN no derivative that depends on it is a number, in either mode."""
     graph, engine = program.graph, program.engine
     for wrt in program.differentiable:
         place = list(graph.input_types).index(wrt)
         for mode, derived, like in (
-            ("vjp", vjp_graph(graph, [wrt], engine=engine), wide(graph, at)[0]),
-            ("jvp", jvp_graph(graph, [wrt], engine=engine), at[place]),
+            ("vjp", vjp_graph(graph, [wrt], engine=engine), wide(graph, point)[0]),
+            ("jvp", jvp_graph(graph, [wrt], engine=engine), point[place]),
         ):
             if not depends(derived.outputs[1], derived.find(name)):
                 continue  # a constant: the derivative of a sum, or one that is 0 by definition
-            found = wide(derived, [*at, np.ones_like(like)])[1]
-            assert np.isnan(found).all(), (
-                f"where {name} is NaN the {mode} rule in {wrt} gives {found[~np.isnan(found)].flat[0]}: NaN fails every"
+            derivative = wide(derived, [*point, np.ones_like(like)])[1]
+            assert np.isnan(derivative).all(), (
+                f"where {name} is NaN the {mode} rule in {wrt} gives {derivative[~np.isnan(derivative)].flat[0]}: NaN fails every"
                 " comparison, so let it reach a branch that keeps it, or declare the derivative constant (a number, or ZERO)"
             )
 
@@ -156,10 +158,10 @@ def depends(value: Value, source: Value) -> bool:
     seen: set[Value] = set()
     waiting = [value]
     while waiting:
-        found = waiting.pop()
-        if found is source:
+        current = waiting.pop()
+        if current is source:
             return True
-        if found not in seen:
-            seen.add(found)
-            waiting += found.node.present()
+        if current not in seen:
+            seen.add(current)
+            waiting += current.node.present()
     return False

@@ -49,8 +49,8 @@ class Meaning:
     @about(runs, variants=EVERY)
     def test_inferred_type_is_the_type_computed(self, program: OpProgram) -> None:
         node, arrays = program.node, program.draw()
-        for found, output in zip(typed(program.graph, arrays), program.graph.outputs, strict=True):
-            computed = TensorType(dtype(found.dtype), found.shape)
+        for array, output in zip(typed(program.graph, arrays), program.graph.outputs, strict=True):
+            computed = TensorType(dtype(array.dtype), array.shape)
             assert computed == output.type, f"infer says {output.type}, computed is {computed}"
         for result, type in zip(referred(program), node.types, strict=False):
             assert_kind(result, type, node)
@@ -61,9 +61,9 @@ class Meaning:
         if reference is None:
             return
         operands = accumulating(program)
-        kept = [None if a is None else a.copy() for a in operands]
+        copies = [None if a is None else a.copy() for a in operands]
         results = refer(reference, operands)
-        for i, (now, before) in enumerate(zip(operands, kept, strict=True)):
+        for i, (now, before) in enumerate(zip(operands, copies, strict=True)):
             assert now is None or same_bits(now, before), f"the reference overwrites operand {i}; write to a new array"
         if program.op.view is None and program.op.category != "movement":
             for r, result in enumerate(results):
@@ -72,7 +72,7 @@ class Meaning:
                     f"the reference returns an operand, or a view of one, as result {r}: who writes to the result would change"
                     " the operand; copy it, or declare the op a `view`"
                 )
-        again = refer(reference, kept)
+        again = refer(reference, copies)
         assert all(same_bits(a, b) for a, b in zip(results, again, strict=True)) or not program.op.is_pure, (
             "the reference gives other results the second time, on equal operands"
         )
@@ -88,9 +88,9 @@ class Meaning:
     def test_loop_form_means_the_same(self, program: OpProgram) -> None:
         node, arrays = program.node, program.draw()
         form: Any = node.op.loop_form
-        made = draft(partial(form, *node.operands), node.op.name)
-        assert made is not None, "the form in loops is None"
-        assert made.types == node.types, f"the form in loops is {listed(made.types)}, not {listed(node.types)}"
+        drafted = draft(partial(form, *node.operands), node.op.name)
+        assert drafted is not None, "the form in loops is None"
+        assert drafted.types == node.types, f"the form in loops is {listed(drafted.types)}, not {listed(node.types)}"
 
         def replace(each: Node, operands: tuple[Value | None, ...]) -> Sequence[Value] | None:
             return as_results(form(*operands)) if each is node else None
@@ -136,10 +136,10 @@ class Meaning:
 
     @about(has_axis)
     def test_negative_axis_means_the_same(self, program: OpProgram) -> None:
-        wanted = wide(program.graph, program.draw())
+        expected = wide(program.graph, program.draw())
         accepted = list(with_negative_axes(program))
         meanings = [wide(other.graph, program.draw()) for other in accepted]
-        assert not accepted or any(equal(found, wanted) for found in meanings), (
+        assert not accepted or any(equal(actual, expected) for actual in meanings), (
             f"{' and '.join(map(repr, accepted))} mean something else than {program!r}: take negative axes with"
             " `normalize_axis`, or refuse them with an AxisError"
         )
@@ -202,10 +202,10 @@ def agree(general: Graph | None, static: Graph | None, arrays: Sequence[np.ndarr
     if general is None or static is None:
         return
     try:
-        found = wide(general, arrays)
+        actual = wide(general, arrays)
     except RlxError:
         return  # a guard that these sizes break
-    close(found, wide(static, arrays), EXACT, what)
+    close(actual, wide(static, arrays), EXACT, what)
 
 
 # ------------------------------------------------------------------------------------------ references
@@ -234,16 +234,16 @@ def assert_kind(result: np.ndarray, type: TensorType, node: Node) -> None:
     Nor may a type lose the digits that an operand has and the reference keeps, unless an attribute requests that.
     """
     operands = node.operand_types
-    found, declared = dtype(result.dtype), type.dtype
+    computed, declared = dtype(result.dtype), type.dtype
     assert list(result.shape) == list(type.static_shape), (
         f"the reference gives {list(result.shape)}, declared is {type}"
     )
-    assert found.kind == declared.kind, f"the reference gives {found}, declared is {declared}"
+    assert computed.kind == declared.kind, f"the reference gives {computed}, declared is {declared}"
     widths = [t.dtype.component.itemsize for t in operands if t is not None and t.dtype.is_differentiable]
     is_asked = declared in node.op.attributes().values()
-    loses = found.is_differentiable and declared.component.itemsize < min(widths, default=0) and not is_asked
-    assert not loses or found.itemsize <= declared.accumulator.itemsize, (
-        f"the reference gives {found} for {', '.join(map(str, operands))}, and infer declares {declared}: digits are lost"
+    loses = computed.is_differentiable and declared.component.itemsize < min(widths, default=0) and not is_asked
+    assert not loses or computed.itemsize <= declared.accumulator.itemsize, (
+        f"the reference gives {computed} for {', '.join(map(str, operands))}, and infer declares {declared}: digits are lost"
     )
 
 
@@ -253,8 +253,8 @@ def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-def equal(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> bool:
-    return len(found) == len(wanted) and all(
+def equal(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> bool:
+    return len(actual) == len(expected) and all(
         a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
-        for a, b in zip(found, wanted, strict=True)
+        for a, b in zip(actual, expected, strict=True)
     )

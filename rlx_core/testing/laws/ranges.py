@@ -47,10 +47,10 @@ class Ranges:
             return  # sums of infinities depend on the order of their terms
         for number in range(2):
             arrays = [special(program.rng(), a, number) for a in program.draw()]
-            found, expected = wide(decomposed(program), arrays), wide(program.graph, arrays)
+            actual, expected = wide(decomposed(program), arrays), wide(program.graph, arrays)
             what = "at NaN, infinities and zeros the decomposition differs from the reference"
-            close(found, expected, EXACT, what)
-            for a, b in zip(found, expected, strict=True):
+            close(actual, expected, EXACT, what)
+            for a, b in zip(actual, expected, strict=True):
                 if a.dtype.kind == "f":
                     is_other = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
                     assert not is_other.any(), f"{what}: a zero has the other sign"
@@ -70,10 +70,10 @@ class Ranges:
             where = f"with operands in {tail.sample.low:g}..{tail.sample.high:g}"
             arrays, rng = tail.draw(), tail.rng()
             seeds = [random_like(rng, y) for y in differentiable_outputs(tail.graph, arrays)]
-            found, expected = (vjp_graph(tail.graph, tail.differentiable, engine=e) for e in (engine, derived))
+            actual, expected = (vjp_graph(tail.graph, tail.differentiable, engine=e) for e in (engine, derived))
             what = f"{where} the vjp rule differs from what follows from the decomposition"
-            close(wide(found, [*arrays, *seeds]), wide(expected, [*arrays, *seeds]), EXACT, what)
-            if all(np.isfinite(a).all() for a in wide(found, [*arrays, *seeds])):
+            close(wide(actual, [*arrays, *seeds]), wide(expected, [*arrays, *seeds]), EXACT, what)
+            if all(np.isfinite(a).all() for a in wide(actual, [*arrays, *seeds])):
                 try:
                     transposes(tail.graph, tail.differentiable, arrays, rng, engine=engine)
                 except AssertionError as error:
@@ -88,10 +88,10 @@ class Ranges:
             arrays = program.draw(number)
             examples.append([*arrays, *(random_like(rng, y) for y in differentiable_outputs(program.graph, arrays))])
         batched = vmap_graph(gradient, dict.fromkeys(gradient.input_types, 0), 0, BATCH, engine=program.engine)
-        found = wide(batched, [np.stack(each) for each in zip(*examples, strict=True)])
+        actual = wide(batched, [np.stack(each) for each in zip(*examples, strict=True)])
         loop = zip(*(wide(gradient, example) for example in examples), strict=True)
         what = "vmap of the gradient differs from a loop over the examples"
-        close(found, [np.stack(results) for results in loop], EXACT, what)
+        close(actual, [np.stack(results) for results in loop], EXACT, what)
 
 
 def tails(program: OpProgram) -> Iterator[OpProgram]:

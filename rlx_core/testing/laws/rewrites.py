@@ -44,8 +44,8 @@ from rlx_core.testing.yardstick import yardstick
 
 __all__ = ["Rewrites"]
 
-Own = Mapping[str, np.ndarray] | None
-Named = tuple[str, Graph, Graph, Own]
+OwnInputs = Mapping[str, np.ndarray] | None
+Named = tuple[str, Graph, Graph, OwnInputs]
 """A program in words, the program, the program after the rewrite, and inputs that it is known to take."""
 
 MAX_RETYPED: Final = 24
@@ -81,8 +81,10 @@ class Rewrites:
             )
         assert changed, f"{contributed_pass} changes none of its own samples"
         step = max(1, len(changed) // MAX_COMPARED)
-        for name, before, after, own in changed[::step]:
-            assert_equivalent(str(contributed_pass), name, before, after, contributed_pass.load.gives_up, own=own)
+        for name, before, after, own_inputs in changed[::step]:
+            assert_equivalent(
+                str(contributed_pass), name, before, after, contributed_pass.load.gives_up, own_inputs=own_inputs
+            )
 
     def test_legalization_keeps_values(self, legalization: LegalizationRow) -> None:
         tried = [p for p in programs((legalization.op,)) if p.is_static and p.failure is None]
@@ -90,7 +92,7 @@ class Rewrites:
         changed = [(p, after) for p in tried if (after := legalized(p, legalization)) is not None]
         assert changed, f"{legalization} declines each of the {len(tried)} samples of its op and their variants"
         for program, after in changed:
-            assert_equivalent(str(legalization), repr(program), program.graph, after, None, own=own_of(program))
+            assert_equivalent(str(legalization), repr(program), program.graph, after, None, own_inputs=own_of(program))
 
     def test_lowerings_of_a_block_mean_the_same(self, block: type[Block]) -> None:
         tried = [p for p in programs((block,)) if p.is_static and p.failure is None]
@@ -100,7 +102,12 @@ class Rewrites:
         for program in [*tried, *(v for base in bases(tried) for v in accepted(base))]:
             fusable, direct = (lowered(program, policy) for policy in ("fusable", "direct"))
             assert_equivalent(
-                f"block {block.name}: its lowering `direct`", repr(program), fusable, direct, None, own=own_of(program)
+                f"block {block.name}: its lowering `direct`",
+                repr(program),
+                fusable,
+                direct,
+                None,
+                own_inputs=own_of(program),
             )
 
     def test_what_a_format_writes_it_reads(self, file_format: FormatRow) -> None:
@@ -108,7 +115,14 @@ class Rewrites:
 
 
 def assert_equivalent(
-    what: str, name: str, before: Graph, after: Graph, law: str | None, *, own: Own = None, is_exact: bool = False
+    what: str,
+    name: str,
+    before: Graph,
+    after: Graph,
+    law: str | None,
+    *,
+    own_inputs: OwnInputs = None,
+    is_exact: bool = False,
 ) -> None:
     """Require equal signatures, a graph that verifies, and equal results on inputs of every kind."""
     for attribute in ("input_types", "param_types"):
@@ -120,9 +134,9 @@ def assert_equivalent(
     old, new = [v.type for v in before.outputs], [v.type for v in after.outputs]
     assert old == new, f"{what} changes the signature of {name}: its outputs were {old} and are {new}"
     check(after, IrStage.HIR, after=what)
-    for fed in inputs_of(before, own):
-        found = difference(before, after, fed, law=law, is_exact=is_exact)
-        assert found is None, f"{what} changes what {name} computes: {found}"
+    for fed in inputs_of(before, own_inputs):
+        problem = difference(before, after, fed, law=law, is_exact=is_exact)
+        assert problem is None, f"{what} changes what {name} computes: {problem}"
 
 
 # --------------------------------------------------------------------------------------------------- rules
@@ -168,8 +182,8 @@ def other_samples(rule: RewriteRule) -> Iterator[Mapping[str, Any]]:
 
 def called(program: OpProgram, **operands: Value) -> Any:
     """The op of a program on other operands."""
-    given = iter(operands.values())
-    return program.node.op(*(None if t is None else next(given) for t in program.sample.types))
+    remaining = iter(operands.values())
+    return program.node.op(*(None if t is None else next(remaining) for t in program.sample.types))
 
 
 # -------------------------------------------------------------------------------------------------- passes
@@ -181,8 +195,8 @@ def rewritten_by_pass(row: PassSubject) -> Iterator[Named]:
     changed_by = partial(changed, row.load(), str(row), known)
     for i, graph in enumerate(() if row.load.samples is None else row.load.samples()):
         yield from changed_by(f"sample {i}", graph)
-    for name, graph, own in (*generated(), *single_ops()):
-        yield from changed_by(name, graph, own)
+    for name, graph, own_inputs in (*generated(), *single_ops()):
+        yield from changed_by(name, graph, own_inputs)
     retyped = 0
     for each in compositions():
         first = each.graph(FIRST_TYPE)
@@ -195,15 +209,17 @@ def rewritten_by_pass(row: PassSubject) -> Iterator[Named]:
                 yield from changed_by(f"{each.name} on {type}", retyped_graph)
 
 
-def changed(made: Any, what: str, known: Context, name: str, before: Graph, own: Own = None) -> Iterator[Named]:
+def changed(
+    contributed: Any, what: str, known: Context, name: str, before: Graph, own_inputs: OwnInputs = None
+) -> Iterator[Named]:
     """Yield a program and the result of a pass on it, if that differs."""
     try:
-        after = made.run(before, known).graph
+        after = contributed.run(before, known).graph
     except Exception as error:
         error.add_note(f"{what} on {name}")
         raise
     if after is not before and after != before:
-        yield name, before, after, own
+        yield name, before, after, own_inputs
 
 
 def context() -> Context:
@@ -216,10 +232,10 @@ def assert_lir_pass_keeps_values(row: PassSubject) -> None:
     if not default_host().activate_all().backends:
         pytest.skip(f"{row} works on planned programs, and no backend is installed")
     config = {"use": "tried", "pipeline": {"tried": {**LIR, "lir": [row.name]}}}
-    for name, graph, own in (*single_ops()[::24], *generated()):
+    for name, graph, own_inputs in (*single_ops()[::24], *generated()):
         executable = Executable(compile_graph(graph, config=config))
-        found = [np.array(a) for a in executable.run(dict(own))]
-        complaint = yardstick(graph, own).complaint(found)
+        outputs = [np.array(a) for a in executable.run(dict(own_inputs))]
+        complaint = yardstick(graph, own_inputs).complaint(outputs)
         assert complaint is None, f"{row} changes what {name} computes: {complaint}"
 
 
@@ -234,14 +250,14 @@ def legalized(program: OpProgram, row: LegalizationRow) -> Graph | None:
         nonlocal is_replaced
         if type(node.op) is not row.op:
             return None
-        made = draft(partial(row.rewrite, node.op, *operands), row.name)
-        if made is None:
+        drafted = draft(partial(row.rewrite, node.op, *operands), row.name)
+        if drafted is None:
             return None
-        assert made.types == node.types, (
-            f"{row} changes the type of {program!r} from {list(map(str, node.types))} to {list(map(str, made.types))}"
+        assert drafted.types == node.types, (
+            f"{row} changes the type of {program!r} from {list(map(str, node.types))} to {list(map(str, drafted.types))}"
         )
         is_replaced = True
-        return made.place(node)
+        return drafted.place(node)
 
     after = rebuild(program.graph, replace)[0]
     return after if is_replaced else None
@@ -296,11 +312,11 @@ def is_kept(row: FormatRow, folder: Path, arrays: Mapping[str, np.ndarray], name
         row.write(path, dict(arrays), default_host())
     except RlxError:
         return False
-    found = row.read(path, default_host())
-    assert isinstance(found, Mapping), f"{row} reads a {type(found).__name__} where arrays by name were written"
-    assert sorted(found) == sorted(arrays), f"{row} reads {sorted(found)} where {sorted(arrays)} were written"
+    loaded = row.read(path, default_host())
+    assert isinstance(loaded, Mapping), f"{row} reads a {type(loaded).__name__} where arrays by name were written"
+    assert sorted(loaded) == sorted(arrays), f"{row} reads {sorted(loaded)} where {sorted(arrays)} were written"
     for key, array in arrays.items():
-        read = np.asarray(found[key])
+        read = np.asarray(loaded[key])
         is_same = read.dtype == array.dtype and read.shape == array.shape and read.tobytes() == array.tobytes()
         assert is_same, f"{row} reads {read.dtype}{list(read.shape)} {read!r} where {array!r} ({name}) was written"
     return True
@@ -318,8 +334,8 @@ def is_program_kept(row: FormatRow, folder: Path, name: str, graph: Graph, fed: 
         row.write(path, graph, default_host())
     except RlxError:
         return False
-    found = row.read(path, default_host())
-    read = found if isinstance(found, Graph) else getattr(found, "graph", None)
+    loaded = row.read(path, default_host())
+    read = loaded if isinstance(loaded, Graph) else getattr(loaded, "graph", None)
     if not isinstance(read, Graph):
         return False
     for a, b in zip(interpret(graph, fed), interpret(read, fed), strict=True):

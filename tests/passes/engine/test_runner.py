@@ -63,9 +63,9 @@ def test_what_was_undone_no_longer_holds():
 
 
 def test_what_is_wanted_at_the_end_must_hold_there():
-    check_order([Flatten()], wanted=[FLAT])
+    check_order([Flatten()], required=[FLAT])
     with pytest.raises(PassOrderError, match="at its end the program must be flat") as caught:
-        check_order([Flatten(), Nest()], wanted=[FLAT])
+        check_order([Flatten(), Nest()], required=[FLAT])
     assert caught.value.hint == "run test.flatten after test.nest"
 
 

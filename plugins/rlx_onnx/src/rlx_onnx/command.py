@@ -138,7 +138,7 @@ def layout(result: Inventory) -> Iterator[Any]:
     yield facts(result.about.items(), indent=0)
     yield cell("")
     rows = [("input", *each) for each in result.inputs] + [("result", *each) for each in result.results]
-    yield listing(("", "name", "type"), rows, whole=2)
+    yield listing(("", "name", "type"), rows, unwrapped_columns=2)
     if result.done:
         yield cell("")
         yield facts([("before it is walked", "; ".join(result.done))], indent=0)

@@ -80,9 +80,9 @@ def first_kernel(bench: Bench, _: str) -> Iterator[CheckRow]:
 
     def run() -> str:
         start = time.perf_counter()
-        found = np.asarray(bench.jit(lambda x: x * 2 + 1)(x))
+        result = np.asarray(bench.jit(lambda x: x * 2 + 1)(x))
         seconds = time.perf_counter() - start
-        expect_same_bits([found], [x * 2 + 1], "x * 2 + 1")
+        expect_same_bits([result], [x * 2 + 1], "x * 2 + 1")
         return f"{seconds:.2f} s with compilation"
 
     yield from bench.check("x * 2 + 1", run)
@@ -95,11 +95,11 @@ def copies(bench: Bench, _: str) -> Iterator[CheckRow]:
         data = rng.integers(0, 256, nbytes, dtype=np.uint8)
 
         def run(data: np.ndarray = data) -> None:
-            there = bench.put(data)
-            expect_same_bits([there.to_host()], [data], "written and read")
-            expect_same_bits([there.copy().to_host()], [data], "copied on the device")
+            on_device = bench.put(data)
+            expect_same_bits([on_device.to_host()], [data], "written and read")
+            expect_same_bits([on_device.copy().to_host()], [data], "copied on the device")
             bench.put(data[::-1])
-            expect_same_bits([there.to_host()], [data], "after another array was written")
+            expect_same_bits([on_device.to_host()], [data], "after another array was written")
 
         yield from bench.check(f"{nbytes} bytes", run)
 

@@ -62,10 +62,10 @@ def family(bench: Bench, category: str) -> Iterator[CheckRow]:
 
 def first_of_each(samples: Sequence[OpProgram]) -> list[OpProgram]:
     """The first sample of each op; the others differ in attributes."""
-    found: dict[Any, OpProgram] = {}
+    by_op: dict[Any, OpProgram] = {}
     for program in samples:
-        found.setdefault(program.op, program)
-    return list(found.values())
+        by_op.setdefault(program.op, program)
+    return list(by_op.values())
 
 
 def scaled(program: OpProgram, factor: int, more: int) -> OpProgram | None:
@@ -78,13 +78,13 @@ def scaled(program: OpProgram, factor: int, more: int) -> OpProgram | None:
         None if t is None else t.with_shape(d if d in (0, 1) else d * factor + more for d in t.shape)
         for t in program.sample.types
     )
-    made = evolve(program, case=evolve(program.case, sample=evolve_types(program.sample, types)))
+    scaled_program = evolve(program, case=evolve(program.case, sample=evolve_types(program.sample, types)))
     try:
-        every = [*types, *(t for n in made.graph.nodes for t in n.types)]
+        every = [*types, *(t for n in scaled_program.graph.nodes for t in n.types)]
         is_small = all(t is None or t.size <= MAX_ELEMENTS for t in every)
     except RlxError:
         return None
-    return made if is_small and made.failure is None else None
+    return scaled_program if is_small and scaled_program.failure is None else None
 
 
 def agree(bench: Bench, program: OpProgram) -> list[str]:
@@ -94,21 +94,21 @@ def agree(bench: Bench, program: OpProgram) -> list[str]:
         AssertionError: They differ.
         Skip: It runs on the host.
     """
-    lacks = bench.device.facts.lacks
+    missing_dtypes = bench.device.facts.lacks
     for value in (*program.graph.inputs, *program.graph.outputs):
-        if value.dtype.name in lacks:
+        if value.dtype.name in missing_dtypes:
             raise Skip(f"the device has no {value.dtype}")
     executable = bench.executable(program.graph)
     used = sorted({kernel for _, kernel, plugin in executable.report.kernels if plugin})
     if not used:
         raise Skip("runs on the host: the target has no kernel")
     arrays = program.draw()
-    found = run(bench, executable, arrays)
-    for array, output in zip(found, program.graph.outputs, strict=True):
+    outputs = run(bench, executable, arrays)
+    for array, output in zip(outputs, program.graph.outputs, strict=True):
         computed = TensorType(dtype(array.dtype), array.shape)
         if computed != output.type:
             raise AssertionError(f"the device gives {computed} instead of {output.type}")
-    near_oracle(program.graph, found, wide(program.graph, arrays), arrays, "against the interpreter in float64")
+    near_oracle(program.graph, outputs, wide(program.graph, arrays), arrays, "against the interpreter in float64")
     if has_nan_meaning(program):
         lose_no_nan(bench, program, executable, arrays)
     return used
@@ -116,8 +116,8 @@ def agree(bench: Bench, program: OpProgram) -> list[str]:
 
 def run(bench: Bench, executable: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results for arrays that lie in odd strides at odd offsets."""
-    there = [strided(bench, array) for array in arrays]
-    return [np.asarray(each) for each in executable.run_slots(there)]
+    device_arrays = [strided(bench, array) for array in arrays]
+    return [np.asarray(each) for each in executable.run_slots(device_arrays)]
 
 
 def strided(bench: Bench, array: np.ndarray) -> Any:
@@ -129,10 +129,10 @@ def strided(bench: Bench, array: np.ndarray) -> Any:
     memory = bench.put(gaps)
     strides = tuple(gaps.strides[: array.ndim])
     type = TensorType(dtype(array.dtype), array.shape)
-    at = At(memory.block.buffer, memory.offset + array.itemsize)
-    made = bench.device.dense(at, type, strides)
+    address = At(memory.block.buffer, memory.offset + array.itemsize)
+    result = bench.device.dense(address, type, strides)
     bench.device.synchronize()  # `memory` may be freed
-    return made
+    return result
 
 
 def has_nan_meaning(program: OpProgram) -> bool:

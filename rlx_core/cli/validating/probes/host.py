@@ -72,14 +72,14 @@ def replay(bench: Bench, _: str) -> Iterator[CheckRow]:
 def count_recordings(bench: Bench) -> list[int]:
     """A list that grows with every recording that is made."""
     driver: Any = bench.device.driver
-    record, made = driver.record, []
+    record, counts = driver.record, []
 
     def recorded(launches: Any) -> Any:
-        made.append(len(launches))
+        counts.append(len(launches))
         return record(launches)
 
     driver.record = recorded
-    return made
+    return counts
 
 
 def pointers(bench: Bench, _: str) -> Iterator[CheckRow]:
@@ -90,8 +90,8 @@ def pointers(bench: Bench, _: str) -> Iterator[CheckRow]:
         arrays = [bench.put(values(seed)) for seed in range(3)]
         expected = [stepwise(f, x) for x in arrays]
         for number in range(4 * len(arrays)):
-            at = number % len(arrays) if number % 5 else 0
-            expect_same_bits([np.asarray(f(arrays[at]))], [expected[at]], f"call {number}, array {at}")
+            index = number % len(arrays) if number % 5 else 0
+            expect_same_bits([np.asarray(f(arrays[index]))], [expected[index]], f"call {number}, array {index}")
 
     def changed() -> None:
         f = bench.jit(several, outputs="device")
@@ -122,10 +122,10 @@ def donation(bench: Bench, _: str) -> Iterator[CheckRow]:
     def run() -> None:
         f = bench.jit(lambda state, x: state * 0.5 + x, donate=("state",), outputs="device")
         x, state = values(3), values(4)
-        there = bench.put(state)
+        on_device = bench.put(state)
         for _ in range(CALLS):
-            old, there, state = there, f(there, x), state * np.float32(0.5) + x
-        near(np.asarray(there), state, 1e-6, 1e-6, "after donated steps")
+            old, on_device, state = on_device, f(on_device, x), state * np.float32(0.5) + x
+        near(np.asarray(on_device), state, 1e-6, 1e-6, "after donated steps")
         try:
             old.to_host()
         except RlxError:
@@ -147,8 +147,8 @@ def threads(bench: Bench, _: str) -> Iterator[CheckRow]:
             try:
                 for number in range(10):
                     n = (number + seed) % len(functions)
-                    found = np.asarray(functions[n](values(seed)))
-                    expect_same_bits([found], [expected[n, seed]], f"thread {seed}, call {number}")
+                    result = np.asarray(functions[n](values(seed)))
+                    expect_same_bits([result], [expected[n, seed]], f"thread {seed}, call {number}")
             except BaseException as error:  # noqa: BLE001  raised below, in the step's own thread
                 errors.append(error)
 
@@ -265,8 +265,8 @@ def dlpack(bench: Bench, _: str) -> Iterator[CheckRow]:
 def exported(bench: Bench, library: str) -> None:
     x = values(9)
     other: Any = importlib.import_module(library)
-    found = other.from_dlpack(bench.put(x))
-    expect_same_bits([on_host(found)], [x], f"seen by {library}")
+    received = other.from_dlpack(bench.put(x))
+    expect_same_bits([on_host(received)], [x], f"seen by {library}")
     result = bench.jit(several, outputs="device")(bench.put(x))
     expected = result.to_host()
     seen = other.from_dlpack(result)
@@ -285,12 +285,12 @@ def imported(bench: Bench, library: str) -> None:
     x = values(10)
     f = bench.jit(lambda x: x * 2)
     other: Any = importlib.import_module(library)
-    there = other.from_dlpack(bench.put(x))
+    tensor = other.from_dlpack(bench.put(x))
     bench.put(values(0))  # it must not lie in memory that the other library still uses
     for what, part, expected in (
-        ("dense", there, x),
-        ("at strides", there[1:, 1::3], x[1:, 1::3]),
-        ("transposed", there.T, x.T),
+        ("dense", tensor, x),
+        ("at strides", tensor[1:, 1::3], x[1:, 1::3]),
+        ("transposed", tensor.T, x.T),
     ):
         expect_same_bits([np.asarray(f(part))], [expected * 2], f"of {library}, {what}")
 
@@ -305,8 +305,8 @@ def devices(bench: Bench, _: str) -> Iterator[CheckRow]:
         x = values(11)
         results = []
         for place in places[:2]:
-            there = rlx.device_put(x, place, host=bench.host)
-            results.append(np.asarray(rlx.jit(several, target=place, host=bench.host)(there)))
+            on_device = rlx.device_put(x, place, host=bench.host)
+            results.append(np.asarray(rlx.jit(several, target=place, host=bench.host)(on_device)))
         expect_same_bits([results[1]], [results[0]], f"on {places[1]} and {places[0]}")
         first = rlx.device_put(x, places[0], host=bench.host)
         expect_same_bits([np.asarray(rlx.device_put(first, places[1], host=bench.host))], [x], "copied between devices")

@@ -61,8 +61,8 @@ class RowsProgram:
 
     def rows(self, count: int) -> int:
         """Rows of about `count` elements: fewer below a power of two and more above it."""
-        whole, rest = divmod(count, self.width)
-        return whole + (0 < rest <= self.width // 2)
+        quotient, remainder = divmod(count, self.width)
+        return quotient + (0 < remainder <= self.width // 2)
 
 
 ROWS_PROGRAMS: Final = (
@@ -135,12 +135,12 @@ def on_bytes(bench: Bench, count: int, name: str, function: Callable[..., Any]) 
     put_at(bench, x, 0, head)
     put_at(bench, x, count - ENDS, tail)
     y = on_device(bench, function, x)
-    found = [taken_at(bench, y, at, np.empty(ENDS, np.uint8)) for at in (0, count - ENDS, count // 2)]
+    samples = [taken_at(bench, y, offset, np.empty(ENDS, np.uint8)) for offset in (0, count - ENDS, count // 2)]
     if name == "flipped":
         expected = tail[::-1], head[::-1], np.full(ENDS, 7, np.uint8)
     else:
         expected = head + np.uint8(3), tail + np.uint8(3), np.full(ENDS, 10, np.uint8)
-    expect_same_bits(found, expected, "the ends and the middle")
+    expect_same_bits(samples, expected, "the ends and the middle")
 
 
 def scattered(bench: Bench, count: int) -> None:
@@ -174,10 +174,10 @@ def on_rows(bench: Bench, program: RowsProgram, rows: int) -> None:
     wide = [each.astype(np.float64) for each in weights]
     for start, band in zip(starts, bands, strict=True):
         expected = np.asarray(program.function(band.astype(np.float64), *wide))
-        at = start * 2 * math.prod(expected.shape[1:])
-        found = taken_at(bench, y, at, np.empty(expected.shape, np.float16))
+        offset = start * 2 * math.prod(expected.shape[1:])
+        actual = taken_at(bench, y, offset, np.empty(expected.shape, np.float16))
         if program.is_exact:
-            expect_same_bits([found], [expected.astype(np.float16)], f"rows from {start} on")
+            expect_same_bits([actual], [expected.astype(np.float16)], f"rows from {start} on")
         else:
             bound = ROUNDINGS * float(ml_dtypes.finfo(np.float16).eps) * float(np.max(np.abs(expected)))  # type: ignore[no-untyped-call]
-            near(found.astype(np.float64), expected, 0.0, bound, f"rows from {start} on")
+            near(actual.astype(np.float64), expected, 0.0, bound, f"rows from {start} on")

@@ -70,10 +70,10 @@ def compare(bench: Bench, function: Any, numpy: Any, size: Any, chosen: Any, eps
     x, w, b = (rng.uniform(-1, 1, shape).astype(numpy) for shape in ((m, k), (k, n), (n,)))
     f = bench.jit(function, chosen)
     try:
-        found = np.asarray(f(x, w, b))
+        actual = np.asarray(f(x, w, b))
     except ConfigError as error:
         raise Skip(error.message) from None
     expected = np.asarray(function(*(each.astype(np.float64) for each in (x, w, b))))
     scale = float(np.max(np.abs(expected)))
-    near(found.astype(np.float64), expected, 0.0, ROUNDINGS * epsilon * scale, "against float64")
+    near(actual.astype(np.float64), expected, 0.0, ROUNDINGS * epsilon * scale, "against float64")
     return {"kernels": sorted({kernel for _, kernel, _ in f.report.kernels})}

@@ -38,13 +38,13 @@ def outputs_of(bench: Bench, function: Callable[..., Any], *arrays: np.ndarray) 
         Skip: Nothing of it runs on the device.
     """
     f = bench.jit(function)
-    found = np.asarray(f(*arrays))
+    result = np.asarray(f(*arrays))
     tiers = f.report.tiers
     if tiers is not None and tiers.counts["host"] and tiers.counts["host"] == len(f.executables[0].lir.steps):
         raise Skip("runs on the host: the target has no kernel")
     for _ in range(3):
-        expect_same_bits([np.asarray(f(*arrays))], [found], "the same program, called again")
-    return found
+        expect_same_bits([np.asarray(f(*arrays))], [result], "the same program, called again")
+    return result
 
 
 def expected_of(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
@@ -63,30 +63,30 @@ def programs(bench: Bench, _: str) -> Iterator[CheckRow]:
     for name, function in PROGRAMS.items():
         for shape in shapes_of(name):
             facts: dict[str, Any] = {}
-            x, at = inputs_of(shape)
+            x, indices = inputs_of(shape)
 
             def run(
-                function: Any = function, x: Any = x, at: Any = at, facts: dict[str, Any] = facts
+                function: Any = function, x: Any = x, indices: Any = indices, facts: dict[str, Any] = facts
             ) -> dict[str, Any]:
-                found = outputs_of(bench, function, x, at)
-                expected = expected_of(function, x, at)
+                outputs = outputs_of(bench, function, x, indices)
+                expected = expected_of(function, x, indices)
                 scale = float(np.max(np.abs(expected), initial=1.0)) if expected.dtype.kind == "f" else 0.0
                 is_float = expected.dtype.kind in "fc"
-                near(found, expected, 1e-4 * is_float, 2e-5 * scale, "against NumPy")
-                facts["sha256"] = hashlib.sha256(np.ascontiguousarray(found).tobytes()).hexdigest()
+                near(outputs, expected, 1e-4 * is_float, 2e-5 * scale, "against NumPy")
+                facts["sha256"] = hashlib.sha256(np.ascontiguousarray(outputs).tobytes()).hexdigest()
                 return facts
 
             yield from bench.check(f"{name} {list(shape)}", run)
         if name not in NOT_A_NUMBER:
             continue
-        x, at = inputs_of(SHAPES[1])
+        x, indices = inputs_of(SHAPES[1])
         x = x.copy()
         x[3, 5] = np.nan
 
-        def run_nan(function: Any = function, x: Any = x, at: Any = at) -> None:
-            found, expected = outputs_of(bench, function, x, at), expected_of(function, x, at)
-            lost = int(np.sum(np.isnan(expected) & ~np.isnan(found)))
-            more = int(np.sum(~np.isnan(expected) & np.isnan(found)))
+        def run_nan(function: Any = function, x: Any = x, indices: Any = indices) -> None:
+            outputs, expected = outputs_of(bench, function, x, indices), expected_of(function, x, indices)
+            lost = int(np.sum(np.isnan(expected) & ~np.isnan(outputs)))
+            more = int(np.sum(~np.isnan(expected) & np.isnan(outputs)))
             if lost or more:
                 raise AssertionError(f"of one NaN, {lost} are lost in the result and {more} are added")
 
@@ -102,17 +102,17 @@ def repeat(bench: Bench, _: str) -> Iterator[CheckRow]:
     before = {row.name: row for row in read_rows(bench.folder / "rows" / "programs.jsonl") if "sha256" in row.facts}
     for name, function in PROGRAMS.items():
         for shape in shapes_of(name)[1:] or shapes_of(name):
-            x, at = inputs_of(shape)
+            x, indices = inputs_of(shape)
             label = f"{name} {list(shape)}"
 
-            def run(function: Any = function, x: Any = x, at: Any = at, label: str = label) -> str:
+            def run(function: Any = function, x: Any = x, indices: Any = indices, label: str = label) -> str:
                 f = bench.jit(function)
-                first = np.asarray(f(x, at))
+                first = np.asarray(f(x, indices))
                 for _ in range(2):
-                    found = np.asarray(f(x, at))
-                    different = int(np.sum(~same_bits(found, first)))
+                    second = np.asarray(f(x, indices))
+                    different = int(np.sum(~same_bits(second, first)))
                     if different:
-                        raise AssertionError(f"{different} of {found.size} elements differ in the second run")
+                        raise AssertionError(f"{different} of {second.size} elements differ in the second run")
                 digest = hashlib.sha256(np.ascontiguousarray(first).tobytes()).hexdigest()
                 if label in before and before[label].facts["sha256"] != digest:
                     raise AssertionError("another process computed other bits")

@@ -115,7 +115,7 @@ def products(bench: Bench) -> Iterator[CheckRow]:
 def product(bench: Bench, dtype: np.dtype[Any], library: dict[str, Any]) -> str:
     """The rate of the default product, and its part of the library's, of which the results must be the same."""
     rng = np.random.default_rng(5)
-    own, other = (bench.jit(lambda x, w: x @ w, chosen, outputs="device") for chosen in ({}, library))
+    generated, other = (bench.jit(lambda x, w: x @ w, chosen, outputs="device") for chosen in ({}, library))
     size, largest = SIZES
     while True:
         x, w = (bench.put(rng.uniform(-1, 1, (size, size)).astype(dtype)) for _ in range(2))
@@ -123,17 +123,17 @@ def product(bench: Bench, dtype: np.dtype[Any], library: dict[str, Any]) -> str:
             expected = other(x, w)
         except ConfigError as error:
             raise Skip(error.message) from None
-        found = own(x, w)
-        if size >= largest or median(bench, lambda x=x, w=w: own(x, w), 3) >= MIN_PRODUCT_SECONDS:  # type: ignore[misc]
+        result = generated(x, w)
+        if size >= largest or median(bench, lambda x=x, w=w: generated(x, w), 3) >= MIN_PRODUCT_SECONDS:  # type: ignore[misc]
             break
         size *= 2
-    kernels = [sorted({kernel for _, kernel, _ in f.report.kernels}) for f in (own, other)]
+    kernels = [sorted({kernel for _, kernel, _ in f.report.kernels}) for f in (generated, other)]
     if kernels[0] == kernels[1]:
         raise Skip(f"the library does not take the product: {', '.join(kernels[1])} ran")
     wide = np.asarray(expected.to_host()).astype(np.float64)
     bound = ROUNDINGS * float(ml_dtypes.finfo(dtype).eps) * float(np.max(np.abs(wide)))  # type: ignore[no-untyped-call]
-    near(np.asarray(found.to_host()).astype(np.float64), wide, 0.0, bound, "the library's product is another one")
-    seconds, its = (median(bench, lambda f=f: f(x, w), SAMPLES, ROW_SECONDS / 2) for f in (own, other))  # type: ignore[misc]
+    near(np.asarray(result.to_host()).astype(np.float64), wide, 0.0, bound, "the library's product is another one")
+    seconds, its = (median(bench, lambda f=f: f(x, w), SAMPLES, ROW_SECONDS / 2) for f in (generated, other))  # type: ignore[misc]
     rate = 2 * size**3 / seconds / 1e12
     return f"{its / seconds:.2f} of the library, {rate:.3g} TFLOP/s of {size} rows"
 
@@ -145,8 +145,8 @@ def median(bench: Bench, call: Callable[[], Any], samples: int, limit: float = R
     while len(times) < samples and (not times or time.monotonic() < end):
         bench.device.synchronize()
         start = time.perf_counter()
-        kept = call()
+        retained = call()
         bench.device.synchronize()
         times.append(time.perf_counter() - start)
-        del kept
+        del retained
     return statistics.median(times)
