@@ -60,4 +60,4 @@ def layout(choices: Sequence[StoredChoice]) -> Iterator[Any]:
     for machine, group in groupby(choices, key=lambda each: each.machine):
         yield heading(machine)
         rows = [(each.candidate, each.default, each.times, each.problem) for each in group]
-        yield Padding(listing(["schedule", "default", "times", "problem"], rows, whole=2), (0, 0, 0, 2))
+        yield Padding(listing(["schedule", "default", "times", "problem"], rows, unwrapped_columns=2), (0, 0, 0, 2))

@@ -126,12 +126,12 @@ class OperandLoad:
     @property
     def depths(self) -> tuple[int, ...]:
         """Numbers of rows, ascending, that divide all rows into parts of which each is a range of the axes of rows."""
-        found: set[int] = set()
+        depths: set[int] = set()
         inner = 1
         for size in reversed([n.__index__() for n in self.formula.extents[:-1]]):
-            found.update(inner * n for n in range(1, size + 1) if size % n == 0)
+            depths.update(inner * n for n in range(1, size + 1) if size % n == 0)
             inner *= size
-        return tuple(sorted(found))
+        return tuple(sorted(depths))
 
     def source_rows(self, number: int) -> SourceRows | None:
         """Return an array as a matrix with the columns of the load; `None` if it has another form, or is not bound."""
@@ -188,14 +188,16 @@ class OperandLoad:
         kernel = with_axis_divided(with_axis_range(kernel, columns, first, count * width), columns, width)
         kernel = with_axes_ordered(kernel, (columns, *range(columns), columns + 1))
         kernel = evolve(kernel, values=tuple(between_panels(v, sources, first, pitch) for v in kernel.values))
-        rows = list(accumulate(reversed(kernel.extents[1:-1]), mul, initial=1))[::-1]  # between neighbours on each axis
+        row_steps = list(accumulate(reversed(kernel.extents[1:-1]), mul, initial=1))[
+            ::-1
+        ]  # between neighbours on each axis
         (stored,) = kernel.stores
-        apart = evolve(stored, strides=(*(n * pitch * itemsize for n in rows), itemsize), offset=0)
+        separate = evolve(stored, strides=(*(n * pitch * itemsize for n in row_steps), itemsize), offset=0)
         *operands, result = kernel.buffers
         buffers = (*operands, evolve(result, alignment=alignment))
-        kernel = check_kernel(evolve(kernel, buffers=buffers, stores=(apart,)))
-        together = tuple(0 if n >= depth else by for n, by in zip(rows, apart.strides, strict=False))
-        return simplified(evolve(kernel, stores=(evolve(apart, strides=(*together, itemsize)),)))
+        kernel = check_kernel(evolve(kernel, buffers=buffers, stores=(separate,)))
+        together = tuple(0 if n >= depth else by for n, by in zip(row_steps, separate.strides, strict=False))
+        return simplified(evolve(kernel, stores=(evolve(separate, strides=(*together, itemsize)),)))
 
     def run(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return the matrix, computed with NumPy from one-dimensional `uint8` arrays that start at the first elements."""

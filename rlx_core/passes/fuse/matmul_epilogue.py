@@ -15,6 +15,7 @@ from attrs import evolve
 
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.op import Op
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.ops.fused import FusedMatMulBiasAct
@@ -102,9 +103,9 @@ def is_product(node: Node) -> bool:
 def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Value, ...]) -> Group:
     """The group of a product and the region at `node`; a bias and an activation become the region's first steps."""
     product = value.node
-    operands_of_product = tuple(product.present())
+    product_operands = tuple(product.present())
     count = 1 + product.op.load.inputs if isinstance(product.op, FusedMatMulPrologue) else 2
-    factors, bias = operands_of_product[:count], operands_of_product[count:]
+    factors, bias = product_operands[:count], product_operands[count:]
     others = [v for v in inputs if v is not value]
     operands = (value, *bias, *others)
     number = {v: i for i, v in enumerate(operands)}
@@ -119,8 +120,9 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
         access=tuple(access_of(v.shape, region.shape) for v in operands),
         results=tuple(len(first) + r for r in region.results),
     )
-    has_region = isinstance(product.op, FoldedMatMul | FusedMatMulPrologue)
-    op = evolve(product.op, region=joined_region) if has_region else FusedMatMulEpilogue(joined_region)
+    op: Op = FusedMatMulEpilogue(joined_region)
+    if isinstance(product.op, FoldedMatMul | FusedMatMulPrologue):
+        op = evolve(product.op, region=joined_region)
     return Group((product, node), (*factors, *bias, *others), node.results, op, RULE)
 
 

@@ -70,10 +70,10 @@ class FuseMatMulPrologue(Pass):
             is_shared = len(graph.uses[w]) > 1 and w.node not in bound
             if is_shared or w in graph.output_set or not all(isinstance(u.op, MatMul) for u in graph.uses[w]):
                 continue
-            found = load_of(w, bound)
-            if found is None:
+            computed = load_of(w, bound)
+            if computed is None:
                 continue
-            load, sources = found
+            load, sources = computed
             op, refusal = judge(FusedMatMulPrologue(load), [x.type, *(v.type for v in sources)])
             if refusal is not None:
                 misses.append(Miss(f"{self.name.partition('.')[2]}/{RULE}", node.label, refusal.reason, refusal.kind))
