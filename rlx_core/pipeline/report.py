@@ -130,15 +130,15 @@ class CompilationReport(Shown):
         """The weights that are wider when they are bound than the parameters that they are computed from."""
         from rlx_core.passes.engine.bound_values import expands, leaves_of  # as above
 
-        found = []
+        expansions = []
         for value in () if self.lir.prepare is None else self.lir.prepare.outputs:
             sources = [] if isinstance(value.node.op, Param) else leaves_of(value)
             is_known = all(v.type.is_static for v in (value, *sources))
             if is_known and expands(value.type.static_nbytes, [v.type for v in sources]):
                 name = next((v.node.label for v in sources if isinstance(v.node.op, Param)), value.node.label)
                 before = sum(v.type.static_nbytes for v in sources)
-                found.append(Expansion(name, str(value.type), before, value.type.static_nbytes))
-        return tuple(found)
+                expansions.append(Expansion(name, str(value.type), before, value.type.static_nbytes))
+        return tuple(expansions)
 
     @property
     def _preparation(self) -> str:

@@ -32,17 +32,17 @@ def expands(nbytes: int, sources: Iterable[TensorType]) -> bool:
 
 def leaves_of(value: Value) -> list[Value]:
     """Return the parameters and constants that a value is computed from, each once."""
-    found: dict[Value, None] = {}
+    leaves: dict[Value, None] = {}
     seen: set[Node] = set()
     waiting = [value]
     while waiting:
         each = waiting.pop()
         if isinstance(each.node.op, Param | Constant):
-            found[each] = None
+            leaves[each] = None
         elif each.node not in seen:
             seen.add(each.node)
             waiting += each.node.present()
-    return list(found)
+    return list(leaves)
 
 
 def bound_nodes(graph: Graph, pinned: frozenset[str] = frozenset()) -> set[Node]:

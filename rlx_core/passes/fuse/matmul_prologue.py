@@ -169,6 +169,6 @@ def row_axes(members: Collection[Node], type: TensorType) -> tuple[int, ...]:
     for end in sorted(n for n in ends if n > 1 and rows % n == 0):
         if end % lengths[-1] == 0:
             lengths.append(end)
-    found = tuple(outer // inner for inner, outer in pairwise(lengths))[::-1]
-    assert prod(found) == rows, "the last end is that of all rows"
-    return found
+    axes = tuple(outer // inner for inner, outer in pairwise(lengths))[::-1]
+    assert prod(axes) == rows, "the last end is that of all rows"
+    return axes

@@ -70,7 +70,7 @@ class PanelLoad:
         printer, groups = LlvmPrinter(module, plan.isa), list[Panels]()
         depth = plan.load_depth or plan.product.k
         blocks = plan.product.k // depth
-        rows = {i: found for i in range(len(load.places)) if (found := load.source_rows(i)) is not None}
+        rows = {i: matrix for i in range(len(load.places)) if (matrix := load.source_rows(i)) is not None}
         for first, end in pairwise(cuts):
             column, pitch = panels.start(first) * lanes, panels.size_of(first) * lanes
             width = min(pitch, plan.product.n - column)
