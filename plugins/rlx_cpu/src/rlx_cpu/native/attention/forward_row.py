@@ -65,7 +65,7 @@ def _weigh(
         for row, line, maximum in zip(rows, lines, largest, strict=True):
             place = offset(b, line, (column, simd.itemsize))
             product = simd.load(b, place, align=simd.nbytes)
-            score, _ = logits.score_rows(b, tile.score_rows, row, b.add(first_key, column), product)
+            score, _ = logits.at(b, tile.score_rows, row, b.add(first_key, column), product)
             simd.store(b, score, place, align=simd.nbytes)
             so_far = b.load(maximum, typ=simd.vector, align=simd.itemsize)
             b.store(simd.maximum(b, score, so_far), maximum, align=simd.itemsize)

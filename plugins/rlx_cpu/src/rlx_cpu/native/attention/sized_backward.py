@@ -41,7 +41,7 @@ class AttentionBackwardForm:
 
     Attributes:
         layout: Layout of operands and results, for all sizes.
-        cut, dealt: Partitions with unknown numbers.
+        cut, partition: Partitions with unknown numbers.
     """
 
     op: AttentionBackward
