@@ -85,14 +85,14 @@ def is_native(options: Mapping[str, Any]) -> bool:
     Raises:
         ConfigError: The requested tier does not exist, or is not available.
     """
-    wanted, reason = options.get("cpu.tier", "auto"), reason_without()
-    if wanted not in TIERS:
-        raise ConfigError(f"cpu.tier: {wanted!r} is none of {', '.join(TIERS)}", hint=nearest(wanted, TIERS))
-    if wanted == "native" and reason is not None:
+    requested, reason = options.get("cpu.tier", "auto"), reason_without()
+    if requested not in TIERS:
+        raise ConfigError(f"cpu.tier: {requested!r} is none of {', '.join(TIERS)}", hint=nearest(requested, TIERS))
+    if requested == "native" and reason is not None:
         raise ConfigError("cpu.tier: native was asked for and is not here", Fact("because", reason))
-    if wanted == "auto" and reason == NO_ISA:
+    if requested == "auto" and reason == NO_ISA:
         warn_of_numpy()
-    return wanted != "numpy" and reason is None
+    return requested != "numpy" and reason is None
 
 
 @cache
@@ -153,14 +153,14 @@ def native_tier_program(
 
 def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
     """The settings of a template's programs, read once for all sizes except for the number of usable CPUs, which may change."""
-    kept = _settings.get(template)
-    if kept is None or kept[0] != options:
-        kept = _settings[template] = dict(options), settings(options)
-    made = kept[1]
-    if made is None:
+    cached = _settings.get(template)
+    if cached is None or cached[0] != options:
+        cached = _settings[template] = dict(options), settings(options)
+    result = cached[1]
+    if result is None:
         return None
     threads = threads_of(options)
-    return made if made.threads == threads else evolve(made, threads=threads)
+    return result if result.threads == threads else evolve(result, threads=threads)
 
 
 _settings: WeakKeyDictionary[Lir, tuple[Mapping[str, Any], Settings | None]] = WeakKeyDictionary()
@@ -261,15 +261,15 @@ def isa_of(options: Mapping[str, Any]) -> Isa | None:
     if options.get("cpu.threads") is not None:
         threads_of(options)
     spin_of(options)
-    wanted = options.get("cpu.isa", "auto")
+    requested = options.get("cpu.isa", "auto")
     if not is_native(options):
-        if wanted != "auto":
+        if requested != "auto":
             reason = reason_without() or "cpu.tier is numpy"
-            raise ConfigError(f"cpu.isa: {wanted} needs native code, and there is none", Fact("because", reason))
+            raise ConfigError(f"cpu.isa: {requested} needs native code, and there is none", Fact("because", reason))
         return None
     from rlx_cpu.native.llvm.isa import named
 
-    return named(wanted)
+    return named(requested)
 
 
 def spin_of(options: Mapping[str, Any]) -> int:

@@ -49,8 +49,8 @@ def code(
     step = lir.steps[number]
     title = step.node.op.name.rpartition(".")[2]
     if form is not None:
-        made, _ = module_of(form, f"step{number}_{title}_of_all_sizes")
-        return str(made) if level == "llvm" else assembly(made, settings.isa)
+        form_module, _ = module_of(form, f"step{number}_{title}_of_all_sizes")
+        return str(form_module) if level == "llvm" else assembly(form_module, settings.isa)
     function = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
     module = new_module(title)
     emit_step(module, f"step{number}_{title}", function, table, settings.isa)

@@ -183,16 +183,16 @@ def adopted(row: Kernel, is_native_here: bool) -> Kernel | None:
 class WithGuests:
     """The emitters of a program: this package's by name, those of others from the rows of the target."""
 
-    own: NativeTable
+    builtin: NativeTable
     kernels: KernelTable
 
     def emitter(self, kernel: str) -> Emit | None:
         """See `NativeTable.emitter`."""
         if not is_guest(kernel):
-            return self.own.emitter(kernel)
+            return self.builtin.emitter(kernel)
         run = self.kernels.get(kernel).run
         return run.emit if isinstance(run, NativeMeaning) else None
 
     def sized(self, kernel: str) -> EmitSized | None:
         """See `NativeTable.sized`; kernels of others are made for each size."""
-        return None if is_guest(kernel) else self.own.sized(kernel)
+        return None if is_guest(kernel) else self.builtin.sized(kernel)

@@ -106,7 +106,7 @@ class Writer:
     def _emitted(self, lir: Lir) -> dict[int, Emitted]:
         """Return the function of each step, by its number."""
         functions, calls = functions_of(lir)
-        found: list[Emitted] = []
+        unique: list[Emitted] = []
         with yielding():
             for each in functions:
                 key = (each.kernel, each.node.op, each.layout)
@@ -121,8 +121,8 @@ class Writer:
                         f"package: {each.kernel} calls {emitted.foreign[0][0]}, a function of another library",
                         hint="rlx.save writes the program itself, which is compiled where it is loaded",
                     )
-                found.append(emitted)
-        return {number: found[place] for number, place in calls.items()}
+                unique.append(emitted)
+        return {number: unique[place] for number, place in calls.items()}
 
 
 def reason_against(number: int, step: Step) -> str | None:
@@ -149,7 +149,7 @@ def _program_form(lir: Lir, compiled: CompiledSteps, bindings: Bindings, keep: K
     packed: list[tuple[int, np.ndarray]] = []
     for each in packs_of(compiled, locations):
         roots = params if each.location.buffer.kind == "param" else plan.constants
-        at = At(roots[each.location.buffer.number], each.location.offset)
-        packed.append((each.word, each.pack.pack(memory.read(at, each.type, each.location.strides))))
+        address = At(roots[each.location.buffer.number], each.location.offset)
+        packed.append((each.word, each.pack.pack(memory.read(address, each.type, each.location.strides))))
     microseconds = {number: estimated_us(lir.steps[number], speed) for number in compiled.steps}
     return program_form(writer, compiled, arguments, packed, microseconds)
