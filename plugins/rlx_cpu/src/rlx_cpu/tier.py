@@ -146,9 +146,9 @@ def native_tier_program(
     if chosen is None:
         return None
     from rlx_cpu.native.runtime.program import native_program
-    from rlx_cpu.native.table import WithGuests, native
+    from rlx_cpu.native.table import ProgramEmitters, native
 
-    return native_program(lir, table, WithGuests(native, table), chosen, poison=poison)
+    return native_program(lir, table, ProgramEmitters(native, table), chosen, poison=poison)
 
 
 def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
@@ -172,14 +172,14 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
         return None
     from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
     from rlx_cpu.native.runtime.program import native_program
-    from rlx_cpu.native.table import WithGuests, native
+    from rlx_cpu.native.table import ProgramEmitters, native
 
     assert isinstance(code, CompiledSteps), "it is what a native program had"
     # CPUs are counted only for code that can use several: it takes longer than all the rest.
     assert isinstance(code.settings, Settings), "it was compiled here"
     if code.uses_threads and code.settings != settings(options):
         return None
-    return native_program(lir, table, WithGuests(native, table), code.settings, code.on(lir))
+    return native_program(lir, table, ProgramEmitters(native, table), code.settings, code.on(lir))
 
 
 @contextmanager
@@ -213,9 +213,9 @@ def listings(
     chosen = settings(options)
     assert chosen is not None, "only the native tier has levels of its own"
     from rlx_cpu.native import listing
-    from rlx_cpu.native.table import WithGuests, native
+    from rlx_cpu.native.table import ProgramEmitters, native
 
-    return listing.listings(lir, WithGuests(native, table), chosen, level, steps)
+    return listing.listings(lir, ProgramEmitters(native, table), chosen, level, steps)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:

@@ -30,7 +30,7 @@ from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
 from rlx_cpu.native.runtime.native_steps import arguments_of, packs_of
 from rlx_cpu.native.runtime.own_code import module_of
 from rlx_cpu.native.runtime.steps import emit_function, functions_of, laid_out, reason_to_drive
-from rlx_cpu.native.table import WithGuests, is_native, native
+from rlx_cpu.native.table import ProgramEmitters, is_native, native
 from rlx_cpu.native.work import estimated_us
 from rlx_cpu.packaged.features import NEEDS
 from rlx_cpu.packaged.form import program_form
@@ -50,7 +50,7 @@ def packed(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant
     host = host_isa()
     assert host is not None, "where there is native code there is an instruction set"
     isa = portable(variant or host.name)
-    writer = Writer(isa, WithGuests(native, table), keep)
+    writer = Writer(isa, ProgramEmitters(native, table), keep)
     forms = [writer.add(lir, bindings) for lir, bindings in programs]
     arch, needs = NEEDS[isa.name]
     runtime = {name: writer.module(name) for name in (STEPS, ENTRY, RESULT_MEMORY)}

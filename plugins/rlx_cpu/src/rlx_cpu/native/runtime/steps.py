@@ -22,7 +22,7 @@ from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, Settings
 from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
-from rlx_cpu.native.table import is_guest, is_native
+from rlx_cpu.native.table import is_external, is_native
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
@@ -90,7 +90,7 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
         if emit is None:
             return None
         # Where a row is a package's own, its name begins with the package's plugin.
-        plugin = function.kernel.partition(".")[0] if is_guest(function.kernel) else "cpu"
+        plugin = function.kernel.partition(".")[0] if is_external(function.kernel) else "cpu"
         with contained("kernels", function.kernel, f"the code of {function.node.op.name}", plugin):
             emitted = emit(module, function.node, function.layout, isa, name)
             if not isinstance(emitted, Emitted):
@@ -120,10 +120,10 @@ def kernels_in(plans: Mapping[str, Lir]) -> Iterator[str]:
             yield from kernels_in(step.nested)
 
 
-def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
+def external_packages(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
     """Return the packages other than this one whose emitters some functions use; only these packages are imported."""
     kernels = (name for each in functions for name in (each.kernel, *kernels_in(each.nested)))
-    emitters = (table.emitter(name) for name in kernels if is_guest(name))
+    emitters = (table.emitter(name) for name in kernels if is_external(name))
     return frozenset(package_of(emit) for emit in emitters if emit is not None)
 
 
@@ -143,7 +143,7 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> CompiledStep
         if entry.compiled is not None:
             native[number] = *entry.compiled, ()
     functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
-    compiled = library(functions, settings.isa, emit, guests(functions, table))
+    compiled = library(functions, settings.isa, emit, external_packages(functions, table))
     for number, each in called(calls, compiled.emitted).items():
         assert compiled.code is not None, "what was emitted has code"
         native[number] = each, compiled.code, ()
