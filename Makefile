@@ -126,7 +126,7 @@ fuzz-onnx: $(VENV)/.test ## MODELS=200000 ONNX models with bytes and fields chan
 
 SECONDS ?= 300
 fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what fails is reduced and kept in tests/fuzz/cases
-	$(BIN)/python -m rlx_core.testing.fuzz --target cpu --ways rlx_cpu.ways:WAYS --seconds $(SECONDS) --keep tests/fuzz/cases --inside rlx_cpu.native.sharing:everything_is_shared
+	$(BIN)/python -m rlx_core.testing.fuzz --target cpu --setups rlx_cpu.fuzz_setups:FUZZ_SETUPS --seconds $(SECONDS) --keep tests/fuzz/cases --inside rlx_cpu.native.sharing:everything_is_shared
 
 $(VENV)/.devices: $(VENV)/.test
 	$(PIP) -e ".[devices]"

@@ -220,6 +220,7 @@ class OptionSpec(Contribution):
         env: Begins with the name's first word, optionally after `RLX_`: `ACME_LEVEL`, `RLX_ACME_LEVEL`. If such a variable is
             set, the plugin of that name is activated for its options.
         trials: Values of an option of a device that a validation of the device tries, each alone.
+        former: Earlier names of the option. A configuration that contains one of them is an error with the new name.
     """
 
     name: str = field(validator=option_name)
@@ -228,6 +229,7 @@ class OptionSpec(Contribution):
     doc: str = field(validator=text)
     env: str | None = field(default=None, validator=environment_variable)
     trials: tuple[Trial, ...] = field(default=(), kw_only=True, converter=listed)
+    former: tuple[str, ...] = field(default=(), kw_only=True, converter=listed)
 
     def __attrs_post_init__(self) -> None:
         if self.type not in (bool, int, float, str, tuple):

@@ -1,8 +1,9 @@
-"""Generated programs on a target: each way of compiling one against float64, ways that must agree to the bit, and both modes
+"""Generated programs on a target: each setup against float64, setups that must agree to the bit, and both modes
 of differentiation.
 
 `python -m rlx_core.testing.fuzz --seconds 60` tries new seeds until the time is over; a failing program is reduced, printed,
-and written to the folder of `--keep`. A target that can run one program in several ways names them: `--ways PACKAGE.MODULE:NAME`.
+and written to the folder of `--keep`. If a target can run one program in several ways, `--setups
+PACKAGE.MODULE:NAME` selects them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from rlx_core.testing.modes import mode_complaint
 from rlx_core.testing.reduce import reduce
 from rlx_core.testing.yardstick import yardstick
 
-__all__ = ["WAYS", "Objects", "Way", "apart", "complaint", "plan_complaint", "reduced"]
+__all__ = ["FUZZ_SETUPS", "FuzzSetup", "Objects", "apart", "complaint", "plan_complaint", "reduced"]
 
 MODES = 4  # of so many programs one is differentiated in both modes
 CHUNK = 40  # programs per process without --count: a crash loses no more than these
@@ -50,14 +51,14 @@ TOGETHER = 20  # programs whose code is made at once, where a backend makes it s
 
 
 @frozen(eq=False)
-class Way:
-    """One way of compiling a program.
+class FuzzSetup:
+    """One configuration with which a generated program is compiled.
 
     Attributes:
         name: Its name in reports.
         config: The configuration.
-        repeats: The earlier way whose bits it must give again.
-        is_apart: It is the plan of the way that it repeats, planned again so that no result takes over another's bytes.
+        repeats: The earlier setup whose bits it must give again.
+        is_apart: It is the plan of the setup that it repeats, planned again so that no result takes over another's bytes.
         every: It is tried on seeds that are a multiple of this; it may cost more than it finds.
     """
 
@@ -68,23 +69,23 @@ class Way:
     every: int = 1
 
     def tries(self, program: Generated) -> bool:
-        """Return whether a program is compiled this way."""
+        """Return whether a program is compiled with this setup."""
         return program.seed < 0 or program.seed % self.every == 0
 
 
 HOST: Mapping[str, Any] = {"dispatch.allow-host": ["*"]}
-"""Ops without a kernel on the target run on the host: ways are about results, not about refusals."""
+"""Ops without a kernel on the target run on the host: setups are about results, not about refusals."""
 
-WAYS = (
-    Way("as it is", HOST),
-    Way("nothing in place", HOST, repeats="as it is", is_apart=True),
-    Way("without passes", {"use": "none", **HOST}),
+FUZZ_SETUPS = (
+    FuzzSetup("as it is", HOST),
+    FuzzSetup("nothing in place", HOST, repeats="as it is", is_apart=True),
+    FuzzSetup("without passes", {"use": "none", **HOST}),
 )
-"""The default ways of compiling programs for a target."""
+"""The default setups for a target."""
 
 
 class Objects:
-    """A cache of machine code by key, so that ways of a program which differ only in running share it."""
+    """A cache of machine code by key, so that setups of a program which differ only in running share it."""
 
     def __init__(self) -> None:
         self._entries: dict[str, bytes] = {}
@@ -108,10 +109,10 @@ def run_once(program: Generated, compiled: CompiledProgram) -> list[np.ndarray]:
 
 
 def compiled_for(
-    program: Generated, way: Way, target: str | None, host: PluginHost | None, objects: Objects
+    program: Generated, setup: FuzzSetup, target: str | None, host: PluginHost | None, objects: Objects
 ) -> CompiledProgram:
-    """A program compiled one way; the configuration file is read once for all programs."""
-    plugins, configuration = configured(way, host)
+    """A program compiled with one setup; the configuration file is read once for all programs."""
+    plugins, configuration = configured(setup, host)
     compiled = compile_graph(
         program.graph, target=target, config=configuration, host=plugins, donations=program.donations
     )
@@ -120,23 +121,23 @@ def compiled_for(
 
 def planned(
     program: Generated,
-    way: Way,
+    setup: FuzzSetup,
     plans: Mapping[str, CompiledProgram],
     target: str | None,
     host: PluginHost | None,
     objects: Objects,
 ) -> CompiledProgram:
-    """Return the plan of one way; a way that repeats another reuses its plan."""
-    if way.repeats is None:
-        return compiled_for(program, way, target, host, objects)
-    return repeated(plans[way.repeats], way, program)
+    """Return the plan of one setup; a setup that repeats another reuses its plan."""
+    if setup.repeats is None:
+        return compiled_for(program, setup, target, host, objects)
+    return repeated(plans[setup.repeats], setup, program)
 
 
-def repeated(compiled: CompiledProgram, way: Way, program: Generated) -> CompiledProgram:
+def repeated(compiled: CompiledProgram, setup: FuzzSetup, program: Generated) -> CompiledProgram:
     """The same plan under other options of the target, so that only running it differs; or the same steps on other bytes."""
-    options = {**compiled.lir.options, "options": {**_options(compiled.lir), **way.config.get("options", {})}}
+    options = {**compiled.lir.options, "options": {**_options(compiled.lir), **setup.config.get("options", {})}}
     lir = evolve(compiled.lir, options=options)
-    plan = apart(lir, compiled.target, program.donations) if way.is_apart else lir
+    plan = apart(lir, compiled.target, program.donations) if setup.is_apart else lir
     return evolve(compiled, lir=plan, code=[])  # the code of the other plan does not fit this one
 
 
@@ -168,13 +169,13 @@ def _options(lir: Lir) -> dict[str, Any]:
 
 
 @cache
-def configured(way: Way, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
-    return set_up(way.config, host)
+def configured(setup: FuzzSetup, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
+    return set_up(setup.config, host)
 
 
 def complaint(
     program: Generated,
-    ways: Sequence[Way] = WAYS,
+    setups: Sequence[FuzzSetup] = FUZZ_SETUPS,
     *,
     target: str | None = None,
     host: PluginHost | None = None,
@@ -185,7 +186,7 @@ def complaint(
 
     Args:
         objects: The cache of machine code, shared by programs with much common code; a new one if not given.
-        ready: Plans that were made before, by the way's name.
+        ready: Plans that were made before, by the setup's name.
     """
     if program.seed < 0 or program.seed % MODES == 0:
         wrong = mode_complaint(program.graph, program.fed, program.seed)
@@ -195,38 +196,42 @@ def complaint(
     results: dict[str, list[np.ndarray]] = {}
     plans: dict[str, CompiledProgram] = {}
     shared_objects = Objects() if objects is None else objects
-    for way in ways:
-        if not way.tries(program):
+    for setup in setups:
+        if not setup.tries(program):
             continue
         try:
-            prepared = None if ready is None else ready.get(way.name)
-            plans[way.name] = (
-                planned(program, way, plans, target, host, shared_objects) if prepared is None else prepared
+            prepared = None if ready is None else ready.get(setup.name)
+            plans[setup.name] = (
+                planned(program, setup, plans, target, host, shared_objects) if prepared is None else prepared
             )
-            wrong = plan_complaint(plans[way.name])
-            outputs = [] if wrong is not None else run_once(program, plans[way.name])
+            wrong = plan_complaint(plans[setup.name])
+            outputs = [] if wrong is not None else run_once(program, plans[setup.name])
         except Exception as error:  # noqa: BLE001  whatever it is, the interpreter ran the same program
-            return f"{way.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            return f"{setup.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         wrong = wrong or expected.complaint(outputs)
         if wrong is not None:
-            return f"{way.name}: {wrong}"
-        results[way.name] = outputs
-        if way.repeats is not None:
-            first = results[way.repeats]
+            return f"{setup.name}: {wrong}"
+        results[setup.name] = outputs
+        if setup.repeats is not None:
+            first = results[setup.repeats]
             if any(a.tobytes() != b.tobytes() for a, b in zip(outputs, first, strict=True)):
-                return f"{way.name}: other bits than {way.repeats}"
+                return f"{setup.name}: other bits than {setup.repeats}"
     return None
 
 
 def reduced(
-    program: Generated, ways: Sequence[Way] = WAYS, *, target: str | None = None, host: PluginHost | None = None
+    program: Generated,
+    setups: Sequence[FuzzSetup] = FUZZ_SETUPS,
+    *,
+    target: str | None = None,
+    host: PluginHost | None = None,
 ) -> tuple[Generated, str]:
     """Return the smallest program that fails in the way in which `program` does, and the description of the failure."""
-    first = complaint(program, ways, target=target, host=host)
+    first = complaint(program, setups, target=target, host=host)
     assert first is not None, "only what fails is reduced"
     name, kind = first.split(":")[0], first.split(":")[1][:8]
-    chosen = [w for w in ways if w.name == name]  # none, if it is about derivatives
-    chosen = [w for w in ways if w.name in {c.repeats for c in chosen}] + chosen
+    chosen = [w for w in setups if w.name == name]  # none, if it is about derivatives
+    chosen = [w for w in setups if w.name in {c.repeats for c in chosen}] + chosen
 
     def fails(candidate: Generated) -> bool:
         message = complaint(candidate, chosen, target=target, host=host)
@@ -248,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m rlx_core.testing.fuzz", description=__doc__)
     parser.add_argument("--target", default=None, help="what to compile for; by default the preferred one")
     parser.add_argument(
-        "--ways", default=None, metavar="MODULE:NAME", help="the ways of compiling one program that are tried"
+        "--setups", default=None, metavar="MODULE:NAME", help="the configurations with which each program is compiled"
     )
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--start", type=int, default=None, help="the first seed; by default one of the clock's")
@@ -270,8 +275,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return min(sum(map(abs, ends)), 1)
     if chosen.count is not None:
         with entered(chosen.inside):
-            ways = WAYS if chosen.ways is None else found_at(chosen.ways)
-            return seeds(range(start, start + chosen.count), ways, chosen.target, chosen.keep)
+            setups = FUZZ_SETUPS if chosen.setups is None else found_at(chosen.setups)
+            return seeds(range(start, start + chosen.count), setups, chosen.target, chosen.keep)
     return keep_going(start, chosen)
 
 
@@ -289,38 +294,38 @@ def found_at(name: str) -> Any:
     return vars(importlib.import_module(module))[attribute]
 
 
-def seeds(numbers: Sequence[int], ways: Sequence[Way], target: str | None, keep: Path | None) -> int:
+def seeds(numbers: Sequence[int], setups: Sequence[FuzzSetup], target: str | None, keep: Path | None) -> int:
     """Try some seeds in this process; prints the number of each before it, so that a crash can be attributed."""
     failures = 0
     for start in range(0, len(numbers), TOGETHER):
         some = [generate(seed) for seed in numbers[start : start + TOGETHER]]
         print(f"seed {numbers[start]}", flush=True)  # and those after it, whose code is made together
-        plans = [plans_of(program, ways, target) for program in some]
+        plans = [plans_of(program, setups, target) for program in some]
         with built_together(plans):
             for program, ready in zip(some, plans, strict=True):
                 print(f"seed {program.seed}", flush=True)
-                if complaint(program, ways, target=target, ready=ready) is not None:
+                if complaint(program, setups, target=target, ready=ready) is not None:
                     failures += 1
-                    told(program, ways, target, keep)
+                    told(program, setups, target, keep)
     return min(failures, 1)
 
 
-def told(program: Generated, ways: Sequence[Way], target: str | None, keep: Path | None) -> None:
+def told(program: Generated, setups: Sequence[FuzzSetup], target: str | None, keep: Path | None) -> None:
     """Print the smallest program that fails as this one does, and store it."""
-    smallest, why = reduced(program, ways, target=target)
+    smallest, why = reduced(program, setups, target=target)
     print(report(program.seed, smallest, why), flush=True)
     if keep is not None:
         print(f"kept as {write_case(keep, f'seed{program.seed}', smallest, why)}", flush=True)
 
 
-def plans_of(program: Generated, ways: Sequence[Way], target: str | None) -> dict[str, CompiledProgram]:
-    """Return the plans of a program by the way's name; ways that fail to plan are missing, and fail again when they are tried."""
+def plans_of(program: Generated, setups: Sequence[FuzzSetup], target: str | None) -> dict[str, CompiledProgram]:
+    """Return the plans of a program by the setup's name; setups that fail to plan are missing, and fail again when tried."""
     plans: dict[str, CompiledProgram] = {}
     shared_objects = Objects()
-    for way in ways:
+    for setup in setups:
         with suppress(Exception):
-            if way.tries(program):
-                plans[way.name] = planned(program, way, plans, target, None, shared_objects)
+            if setup.tries(program):
+                plans[setup.name] = planned(program, setup, plans, target, None, shared_objects)
     return plans
 
 
@@ -337,7 +342,7 @@ def built_together(plans: Sequence[Mapping[str, CompiledProgram]]) -> ExitStack:
 
 def command(chosen: argparse.Namespace, seed: int, count: int) -> list[str]:
     """Return the command that tries some seeds in a separate process."""
-    options = {"--target": chosen.target, "--ways": chosen.ways, "--keep": chosen.keep, "--inside": chosen.inside}
+    options = {"--target": chosen.target, "--setups": chosen.setups, "--keep": chosen.keep, "--inside": chosen.inside}
     words = [word for name, value in options.items() if value for word in (name, str(value))]
     return [sys.executable, "-m", "rlx_core.testing.fuzz", "--start", str(seed), "--count", str(count), *words]
 

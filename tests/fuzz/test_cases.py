@@ -12,7 +12,7 @@ import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.fuzz import complaint
 from rlx_core.testing.kept import read_case, text_of
-from rlx_cpu.ways import WAYS
+from rlx_cpu.fuzz_setups import FUZZ_SETUPS
 
 HOST = PluginHost([rlx_cpu.plugin])
 CASES = sorted((Path(__file__).parent / "cases").glob("*.rlx.txt"))
@@ -20,7 +20,7 @@ CASES = sorted((Path(__file__).parent / "cases").glob("*.rlx.txt"))
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.removesuffix(".rlx.txt"))
 def test_what_failed_once_does_not_fail_again(path: Path) -> None:
-    assert complaint(read_case(path), WAYS, host=HOST) is None
+    assert complaint(read_case(path), FUZZ_SETUPS, host=HOST) is None
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.removesuffix(".rlx.txt"))

@@ -14,8 +14,8 @@ from rlx_core.plugins import PluginHost
 from rlx_core.testing.fuzz import complaint, reduced
 from rlx_core.testing.generate import generate
 from rlx_core.testing.kept import text_of
+from rlx_cpu.fuzz_setups import FUZZ_SETUPS
 from rlx_cpu.native.sharing import everything_is_shared
-from rlx_cpu.ways import WAYS
 
 HOST = PluginHost([rlx_cpu.plugin])
 PROGRAMS, BATCH = 2000, 25  # batches, so that processes that share the tests share these
@@ -27,14 +27,14 @@ def test_generated_programs_mean_on_the_cpu_what_they_mean_in_float64(first: int
         program = generate(seed)
         # Every second program is shared among threads however small it is; the others run as they would.
         with everything_is_shared() if seed % 2 else nullcontext():
-            if complaint(program, WAYS, host=HOST) is None:
+            if complaint(program, FUZZ_SETUPS, host=HOST) is None:
                 continue
-            smallest, why = reduced(program, WAYS, host=HOST)
+            smallest, why = reduced(program, FUZZ_SETUPS, host=HOST)
             pytest.fail(f"seed {seed}; put this into tests/fuzz/cases:\n{text_of(smallest, why)}", pytrace=False)
 
 
 def test_the_ways_are_those_that_are_promised() -> None:
     """One thread, three, and a plan without shared bytes repeat two to the bit; native code and NumPy run without passes."""
-    assert [w.name for w in WAYS if w.repeats == "2 threads"] == ["1 thread", "3 threads", "nothing in place"]
-    assert [w.name for w in WAYS if w.is_apart] == ["nothing in place"]
-    assert {w.every for w in WAYS if w.config.get("use") == "none"} == {1, 4}
+    assert [w.name for w in FUZZ_SETUPS if w.repeats == "2 threads"] == ["1 thread", "3 threads", "nothing in place"]
+    assert [w.name for w in FUZZ_SETUPS if w.is_apart] == ["nothing in place"]
+    assert {w.every for w in FUZZ_SETUPS if w.config.get("use") == "none"} == {1, 4}

@@ -20,7 +20,7 @@ from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.movement import Flip
 from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.plugins import PluginHost
-from rlx_core.testing.fuzz import Way, complaint, reduced
+from rlx_core.testing.fuzz import FuzzSetup, complaint, reduced
 from rlx_core.testing.generate import Generated
 from rlx_core.testing.kept import read_case, write_case
 
@@ -41,7 +41,7 @@ class Acme:
         return [KernelSpec("cpu", planted)]
 
 
-WAYS = (Way("with acme", {"use": "none"}),)
+FUZZ_SETUPS = (FuzzSetup("with acme", {"use": "none"}),)
 
 
 def program() -> Generated:
@@ -63,10 +63,10 @@ def program() -> Generated:
 def test_a_planted_bug_is_reduced_to_its_one_node_and_kept(tmp_path: Path) -> None:
     host = PluginHost([rlx_cpu.plugin, Acme()])
     failing = program()
-    assert complaint(failing, WAYS, host=host) is not None
-    assert complaint(failing, WAYS, host=PluginHost([rlx_cpu.plugin])) is None
+    assert complaint(failing, FUZZ_SETUPS, host=host) is not None
+    assert complaint(failing, FUZZ_SETUPS, host=PluginHost([rlx_cpu.plugin])) is None
 
-    smallest, why = reduced(failing, WAYS, host=host)
+    smallest, why = reduced(failing, FUZZ_SETUPS, host=host)
 
     assert [n.op.name for n in smallest.graph.nodes if not n.is_leaf] == ["rlx.flip"]
     assert len(smallest.graph.outputs) == 1
@@ -74,4 +74,4 @@ def test_a_planted_bug_is_reduced_to_its_one_node_and_kept(tmp_path: Path) -> No
     assert "output 0" in why
     kept = read_case(write_case(tmp_path, "planted", smallest, why))
     assert kept.graph == smallest.graph
-    assert complaint(kept, WAYS, host=host) == why
+    assert complaint(kept, FUZZ_SETUPS, host=host) == why

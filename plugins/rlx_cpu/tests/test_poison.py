@@ -24,7 +24,7 @@ from rlx_core.run.poison import Guard, PoisonError, with_gaps
 from rlx_core.run.program import PlannedProgram
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import OpProgram, programs
-from rlx_core.testing.fuzz import Way, complaint
+from rlx_core.testing.fuzz import FuzzSetup, complaint
 from rlx_core.testing.generate import generate
 from rlx_cpu.kernels import kernels
 from rlx_cpu.numpy_program import numpy_program
@@ -43,10 +43,10 @@ def poisoned(tier: str, **more: Any) -> dict[str, Any]:
 # Two samples an op, the first and the last: generated programs bring other sizes and dtypes.
 BY_OP = [list(found) for _, found in groupby((p for p in programs(standard_ops()) if p.is_static), lambda p: p.op)]
 CASES = [p for found in BY_OP for p in dict.fromkeys([found[0], found[-1]])]
-WAYS = (
-    Way("poisoned", poisoned("native")),
-    Way("poisoned, without passes", poisoned("native", use="none"), every=5),
-    Way("poisoned, NumPy", poisoned("numpy")),
+FUZZ_SETUPS = (
+    FuzzSetup("poisoned", poisoned("native")),
+    FuzzSetup("poisoned, without passes", poisoned("native", use="none"), every=5),
+    FuzzSetup("poisoned, NumPy", poisoned("numpy")),
 )
 
 
@@ -83,7 +83,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 @pytest.mark.parametrize("first", range(0, 150, 25))
 def test_generated_programs_keep_to_their_own_memory(first: int) -> None:
     for seed in range(first, first + 25):
-        assert complaint(generate(seed), WAYS, host=HOST) is None, seed
+        assert complaint(generate(seed), FUZZ_SETUPS, host=HOST) is None, seed
 
 
 def perceptron(weights: Any, x: Any, labels: Any) -> Any:

@@ -73,12 +73,15 @@ def interpolated(f: Function, low: mp.mpf, high: mp.mpf, degree: int) -> list[mp
     return total
 
 
-def error(fit: Fit, coefficients: list[float]) -> mp.mpf:
+def error(polynomial: Fit, coefficients: list[float]) -> mp.mpf:
     """The largest relative error of the whole function on an even grid."""
     worst = mp.mpf(0)
     for k in range(1, POINTS):
-        v = fit.low + (fit.high - fit.low) * k / POINTS
-        worst = max(worst, abs((mp.polyval([mp.mpf(c) for c in reversed(coefficients)], v) - fit.f(v)) * fit.weight(v)))
+        v = polynomial.low + (polynomial.high - polynomial.low) * k / POINTS
+        worst = max(
+            worst,
+            abs((mp.polyval([mp.mpf(c) for c in reversed(coefficients)], v) - polynomial.f(v)) * polynomial.weight(v)),
+        )
     return worst
 
 
@@ -217,16 +220,16 @@ def piece(pieces: Pieces, low: mp.mpf, high: mp.mpf) -> tuple[mp.mpf, list[mp.mp
     if low == 0:
         # With the very value and slope at 0, so that small results are relatively right.
         value, slope = mp.taylor(f, 0, 1)
-        rest = interpolated(lambda t: (f(t) - value - slope * t) / t**2, low, high, degree - 2)
-        return mp.mpf(0), [value, slope, *rest]
+        higher = interpolated(lambda t: (f(t) - value - slope * t) / t**2, low, high, degree - 2)
+        return mp.mpf(0), [value, slope, *higher]
     centre = centred(f, low, high)
-    rest = interpolated(lambda t: (f(centre + t) - f(centre)) / t, low - centre, high - centre, degree - 1)
-    return centre, [f(centre), *rest]
+    higher = interpolated(lambda t: (f(centre + t) - f(centre)) / t, low - centre, high - centre, degree - 1)
+    return centre, [f(centre), *higher]
 
 
-def piece_error(pieces: Pieces, low: mp.mpf, high: mp.mpf, centre: mp.mpf, kept: list[float]) -> mp.mpf:
+def piece_error(pieces: Pieces, low: mp.mpf, high: mp.mpf, centre: mp.mpf, coefficients: list[float]) -> mp.mpf:
     """The largest relative error of one polynomial on an even grid."""
-    powers = [mp.mpf(c) for c in reversed(kept)]
+    powers = [mp.mpf(c) for c in reversed(coefficients)]
     grid = [low + (high - low) * k / 100 for k in range(1, 100)]
     size = pieces.size or pieces.f
     return max(abs((mp.polyval(powers, u - centre) - pieces.f(u)) / size(u)) for u in grid)
@@ -275,13 +278,13 @@ def print_pieces() -> None:
     print("from __future__ import annotations")
     for pieces in all_pieces():
         edges = pieces.edges()
-        found, worst = [], mp.mpf(0)
+        rounded, worst = [], mp.mpf(0)
         for low, high in pairwise(edges):
             centre, exact = piece(pieces, low, high)
-            kept = [stored(c, is_single=True) for c in exact]
-            worst = max(worst, piece_error(pieces, low, high, centre, kept))
-            found.append([stored(centre, is_single=True), *kept])
-        rows = [[found[(k - 12) % PIECES][power] for k in range(PIECES)] for power in range(len(found[0]))]
+            coefficients = [stored(c, is_single=True) for c in exact]
+            worst = max(worst, piece_error(pieces, low, high, centre, coefficients))
+            rounded.append([stored(centre, is_single=True), *coefficients])
+        rows = [[rounded[(k - 12) % PIECES][power] for k in range(PIECES)] for power in range(len(rounded[0]))]
         print(f"\n# {pieces.says}: {mp.nstr(worst, 2)}")
         print(f"{pieces.name}_SCALE = {float(pieces.scale)!r}")
         print(f"{pieces.name}_PIECES = (")
@@ -305,16 +308,16 @@ def print_title(says: str) -> None:
     print("from __future__ import annotations")
 
 
-def print_fit(fit: Fit) -> tuple[list[mp.mpf], list[float]]:
+def print_fit(polynomial: Fit) -> tuple[list[mp.mpf], list[float]]:
     """Print one polynomial; returns its coefficients, exact and as they are kept."""
-    exact = interpolated(fit.f, fit.low, fit.high, fit.degree)
-    kept = [stored(c, fit.is_single) for c in exact]
-    print(f"\n# {fit.says}: {mp.nstr(error(fit, kept), 2)}")
-    print(f"{fit.name} = (")
-    for c in kept:
+    exact = interpolated(polynomial.f, polynomial.low, polynomial.high, polynomial.degree)
+    coefficients = [stored(c, polynomial.is_single) for c in exact]
+    print(f"\n# {polynomial.says}: {mp.nstr(error(polynomial, coefficients), 2)}")
+    print(f"{polynomial.name} = (")
+    for c in coefficients:
         print(f"    {c!r},")
     print(")")
-    return exact, kept
+    return exact, coefficients
 
 
 def main() -> None:
@@ -329,11 +332,11 @@ def print_coefficients() -> None:
     print_title(
         "Polynomials of the f64 vector functions, lowest power first; printed by `tools/fit.py`, which says how."
     )
-    for fit in fits():
-        exact, kept = print_fit(fit)
-        if fit.name == "ERFC":
+    for polynomial in fits():
+        exact, coefficients = print_fit(polynomial)
+        if polynomial.name == "ERFC":
             print("\n# What the first coefficient lost when it was rounded.")
-            print(f"ERFC_LOW = {float(exact[0] - mp.mpf(kept[0]))!r}")
+            print(f"ERFC_LOW = {float(exact[0] - mp.mpf(coefficients[0]))!r}")
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def inverse(function: Function) -> Function:
 def erfinv_fits() -> Iterator[Fit]:
     """The inverse error function in f64 and in f32: up to 1 - x² = e^-5, and beyond."""
     first = mp.sqrt(-mp.log(1 - mp.sqrt(1 - mp.exp(-5)))) - mp.mpf("0.001")
-    for suffix, is_single, degree, centre, last, far in (
+    for suffix, is_single, degree, centre, last, tail_degree in (
         ("", False, 23, 4, "6.07", 22),
         ("_SINGLE", True, 9, 3, "4.08", 8),
     ):
@@ -118,7 +118,7 @@ def erfinv_fits() -> Iterator[Fit]:
         yield Fit(f"ERFINV{suffix}", says, erfinv_shape, -CENTRE, 5 - CENTRE, degree, inverse(erfinv_shape), is_single)
         low, high = first - centre, mp.mpf(last) - centre
         says = f"{prefix}the y with erfc y = q, in sqrt(-ln q) - {centre} on {mp.nstr(low, 4)} .. {mp.nstr(high, 4)}"
-        yield Fit(f"ERFINV_FAR{suffix}", says, beyond, low, high, far, inverse(beyond), is_single)
+        yield Fit(f"ERFINV_FAR{suffix}", says, beyond, low, high, tail_degree, inverse(beyond), is_single)
 
 
 def fits() -> Iterator[Fit]:
@@ -151,11 +151,11 @@ LOW = {
 def main() -> None:
     """Print the module."""
     print_title("Polynomials of the gamma family and of erfinv, lowest power first; printed by `tools/fit_special.py`.")
-    for fit in fits():
-        exact, kept = print_fit(fit)
-        if fit.name in LOW:
+    for polynomial in fits():
+        exact, coefficients = print_fit(polynomial)
+        if polynomial.name in LOW:
             print("\n# What its first coefficient lost when it was rounded.")
-            print(f"{LOW[fit.name]} = {float(exact[0] - mp.mpf(kept[0]))!r}")
+            print(f"{LOW[polynomial.name]} = {float(exact[0] - mp.mpf(coefficients[0]))!r}")
     high = stored(DIGAMMA_ZERO, is_single=False)
     print("\n# Where ψ is 0 on the right, in two pieces.")
     print(f"DIGAMMA_ZERO = ({high!r}, {float(DIGAMMA_ZERO - high)!r})")

@@ -55,10 +55,10 @@ def picture(scene: Gaussians, camera: Camera) -> Any:
 
 
 def fit(
-    scene: Gaussians, wanted: np.ndarray, steps: int, say: Callable[[str], None] = print
+    scene: Gaussians, reference: np.ndarray, steps: int, say: Callable[[str], None] = print
 ) -> tuple[Gaussians, float]:
     """Adam on the squared error. The scene that was found, and its peak signal-to-noise ratio in decibels."""
-    step = rlx.jit(rlx.value_and_grad(lambda scene: rlx.mean((picture(scene, FRONT) - wanted) ** 2)))
+    step = rlx.jit(rlx.value_and_grad(lambda scene: rlx.mean((picture(scene, FRONT) - reference) ** 2)))
     mean = squared = Gaussians(*(np.zeros_like(part) for part in scene))
     error = np.inf
     for t in range(1, steps + 1):
@@ -90,14 +90,14 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def main(steps: int = 300, folder: str = ".") -> float:
-    wanted, start = target(), scattered(np.random.default_rng(0))
-    found, decibels = fit(start, wanted, steps)
+    reference, start = target(), scattered(np.random.default_rng(0))
+    fitted, decibels = fit(start, reference, steps)
     views = [
-        wanted,
-        *(np.asarray(picture(scene, camera)) for scene, camera in ((start, FRONT), (found, FRONT), (found, SIDE))),
+        reference,
+        *(np.asarray(picture(scene, camera)) for scene, camera in ((start, FRONT), (fitted, FRONT), (fitted, SIDE))),
     ]
     Path(folder, "fitted.png").write_bytes(png(np.concatenate(views, axis=1)))
-    write_ply(Path(folder, "fitted.ply"), found)
+    write_ply(Path(folder, "fitted.ply"), fitted)
     print(f"{COUNT} Gaussians, {decibels:.1f} dB")
     return decibels
 

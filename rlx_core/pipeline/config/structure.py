@@ -83,7 +83,11 @@ def option_faults(options: Mapping[str, Any], known: Mapping[str, Any]) -> Itera
 
 
 def option_hint(name: str, value: object, known: Mapping[str, Any]) -> str | None:
-    """Return the likely intended option for an unknown one: an entry of a table, whose full name is one key, or a close name."""
+    """Return the intended option for an unknown one: its new name, an entry of a table (whose full name is one key), or a close
+    name."""
+    current = next((other for other, option in known.items() if name in option.former), None)
+    if current is not None:
+        return f'the option was renamed: "{current}" = ...'
     if isinstance(value, Mapping) and any(other.startswith(f"{name}.") for other in known):
         key = next(iter(value), "")
         meant = nearest(f"{name}.{key}", known) if f"{name}.{key}" not in known else None

@@ -112,6 +112,6 @@ class CpuBackend(Backend):
         return unpacked(form, blobs, tier.threads_of(options), tier.spin_of(options))
 
     def devices(self) -> list[str]:
-        found = tier.properties({})
-        how = f"native code, {found['isa']}" if found["tier"] == "native" else f"NumPy: {found['why']}"
+        properties = tier.properties({})
+        how = f"native code, {properties['isa']}" if properties["tier"] == "native" else f"NumPy: {properties['why']}"
         return [f"{platform.processor() or platform.machine()} ({how})"]

@@ -28,5 +28,7 @@ def add_native(profile: Profile, steps: Sequence[Step], stamps: np.ndarray) -> N
     idle = np.where(had_part, done - stamps[:, :, 1], done - begun).mean(0)
     calls = zip(steps, 1e-9 * begun, 1e-9 * (done - begun), 1e-9 * idle, strict=True)
     for step, group in groupby(calls, key=lambda call: call[0]):
-        own = list(group)
-        profile.add(step, float(sum(c[2] for c in own)), float(sum(c[3] for c in own)), float(own[0][1]))
+        step_calls = list(group)
+        profile.add(
+            step, float(sum(c[2] for c in step_calls)), float(sum(c[3] for c in step_calls)), float(step_calls[0][1])
+        )

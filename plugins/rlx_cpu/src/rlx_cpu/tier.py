@@ -90,14 +90,14 @@ def is_native(options: Mapping[str, Any]) -> bool:
     Raises:
         ConfigError: The requested tier does not exist, or is not available.
     """
-    wanted, reason = options.get("cpu.tier", "auto"), reason_without()
-    if wanted not in TIERS:
-        raise ConfigError(f"cpu.tier: {wanted!r} is none of {', '.join(TIERS)}", hint=nearest(wanted, TIERS))
-    if wanted == "native" and reason is not None:
+    requested, reason = options.get("cpu.tier", "auto"), reason_without()
+    if requested not in TIERS:
+        raise ConfigError(f"cpu.tier: {requested!r} is none of {', '.join(TIERS)}", hint=nearest(requested, TIERS))
+    if requested == "native" and reason is not None:
         raise ConfigError("cpu.tier: native was asked for and is not here", Fact("because", reason))
-    if wanted == "auto" and reason == NO_ISA:
+    if requested == "auto" and reason == NO_ISA:
         warn_of_numpy()
-    return wanted != "numpy" and reason is None
+    return requested != "numpy" and reason is None
 
 
 @cache
@@ -153,21 +153,21 @@ def native_tier_program(
     if chosen is None:
         return None
     from rlx_cpu.native.runtime.program import native_program
-    from rlx_cpu.native.table import WithGuests, native
+    from rlx_cpu.native.table import ProgramEmitters, native
 
-    return native_program(lir, table, WithGuests(native, table), chosen, poison=poison)
+    return native_program(lir, table, ProgramEmitters(native, table), chosen, poison=poison)
 
 
 def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
     """The settings of a template's programs, read once for all sizes except for the number of usable CPUs, which may change."""
-    kept = _settings.get(template)
-    if kept is None or kept[0] != options:
-        kept = _settings[template] = dict(options), settings(options)
-    made = kept[1]
-    if made is None:
+    cached = _settings.get(template)
+    if cached is None or cached[0] != options:
+        cached = _settings[template] = dict(options), settings(options)
+    result = cached[1]
+    if result is None:
         return None
     threads = threads_of(options)
-    return made if made.threads == threads else evolve(made, threads=threads)
+    return result if result.threads == threads else evolve(result, threads=threads)
 
 
 _settings: WeakKeyDictionary[Lir, tuple[Mapping[str, Any], Settings | None]] = WeakKeyDictionary()
@@ -179,14 +179,14 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
         return None
     from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
     from rlx_cpu.native.runtime.program import native_program
-    from rlx_cpu.native.table import WithGuests, native
+    from rlx_cpu.native.table import ProgramEmitters, native
 
     assert isinstance(code, CompiledSteps), "it is what a native program had"
     # CPUs are counted only for code that can use several: it takes longer than all the rest.
     assert isinstance(code.settings, Settings), "it was compiled here"
     if code.uses_threads and code.settings != settings(options):
         return None
-    return native_program(lir, table, WithGuests(native, table), code.settings, code.on(lir))
+    return native_program(lir, table, ProgramEmitters(native, table), code.settings, code.on(lir))
 
 
 @contextmanager
@@ -220,14 +220,14 @@ def listings(
     chosen = settings(options)
     assert chosen is not None, "only the native tier has levels of its own"
     from rlx_cpu.native import listing
-    from rlx_cpu.native.table import WithGuests, native
+    from rlx_cpu.native.table import ProgramEmitters, native
 
     if chosen.tuning is None:
-        return listing.listings(lir, WithGuests(native, table), chosen, level, steps)
+        return listing.listings(lir, ProgramEmitters(native, table), chosen, level, steps)
     from rlx_cpu.native.runtime.program import tunable_functions
 
     tuned = chosen.tuning.selected(tunable_functions(lir), table, chosen)
-    return listing.listings(lir, WithGuests(native, table), chosen, level, steps, tuned.machines)
+    return listing.listings(lir, ProgramEmitters(native, table), chosen, level, steps, tuned.machines)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:
@@ -279,18 +279,18 @@ def isa_of(options: Mapping[str, Any]) -> Isa | None:
         threads_of(options)
     spin_of(options)
     mode = tune_of(options)
-    wanted = options.get("cpu.isa", "auto")
+    requested = options.get("cpu.isa", "auto")
     if not is_native(options):
-        if wanted != "auto":
+        if requested != "auto":
             reason = reason_without() or "cpu.tier is numpy"
-            raise ConfigError(f"cpu.isa: {wanted} needs native code, and there is none", Fact("because", reason))
+            raise ConfigError(f"cpu.isa: {requested} needs native code, and there is none", Fact("because", reason))
         if mode != "off":
             reason = reason_without() or "cpu.tier is numpy"
             raise ConfigError(f"cpu.tune: {mode} needs native code, and there is none", Fact("because", reason))
         return None
     from rlx_cpu.native.llvm.isa import named
 
-    return named(wanted)
+    return named(requested)
 
 
 def spin_of(options: Mapping[str, Any]) -> int:

@@ -190,21 +190,23 @@ class CudaBackend(GpuBackend):
         return evolve(self.usual, features=nvrtc.units_of(str(options.get("cuda.arch", USUAL))) | {library.FEATURE})
 
     def kernel_features(self, target: Target) -> frozenset[str]:
-        found = super().kernel_features(target)
-        return found if "wgmma" in target.properties else found - {HOPPER}
+        features = super().kernel_features(target)
+        return features if "wgmma" in target.properties else features - {HOPPER}
 
     def translated(self, source: str, level: str, device: Device, options: Mapping[str, Any]) -> str:
-        own = device.facts.driver.rpartition(" ")[2]
-        asked = str(options.get("cuda.arch", "")) or (own if own.startswith(("sm_", "compute_")) else USUAL)
-        number = asked.removeprefix("sm_").removeprefix("compute_")
+        device_architecture = device.facts.driver.rpartition(" ")[2]
+        architecture = str(options.get("cuda.arch", "")) or (
+            device_architecture if device_architecture.startswith(("sm_", "compute_")) else USUAL
+        )
+        number = architecture.removeprefix("sm_").removeprefix("compute_")
         known = [str(each) for each in nvrtc.architectures()]
         if number not in known and number.rstrip("af") not in known:
             raise ConfigError(
-                f"cuda.arch: {asked!r} is no architecture that NVRTC {nvrtc.version()} compiles for",
+                f"cuda.arch: {architecture!r} is no architecture that NVRTC {nvrtc.version()} compiles for",
                 hint=f"one of {', '.join(f'sm_{each}' for each in known)}",
             )
-        made = nvrtc.compiled(source, f"compute_{number}" if level == "ptx" else f"sm_{number}", CUDA.options)
+        compiled = nvrtc.compiled(source, f"compute_{number}" if level == "ptx" else f"sm_{number}", CUDA.options)
         if level == "ptx":
-            return made.code.decode().rstrip("\0")
-        used = "".join(f"# {name}: {usage}\n" for name, usage in made.usage.items())
-        return used + textwrap.fill(base64.b64encode(made.code).decode(), 120) + "\n"
+            return compiled.code.decode().rstrip("\0")
+        used = "".join(f"# {name}: {usage}\n" for name, usage in compiled.usage.items())
+        return used + textwrap.fill(base64.b64encode(compiled.code).decode(), 120) + "\n"

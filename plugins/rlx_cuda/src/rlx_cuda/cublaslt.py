@@ -110,7 +110,10 @@ class Addresses:
 
     def alignments(self) -> tuple[int, ...]:
         """Return the alignment of each address in bytes, at most `ALIGNMENT`."""
-        return tuple(min(at & -at, ALIGNMENT) for at in (self.a, self.b, self.c or self.d, self.d, self.bias, self.aux))
+        return tuple(
+            min(address & -address, ALIGNMENT)
+            for address in (self.a, self.b, self.c or self.d, self.d, self.bias, self.aux)
+        )
 
 
 class Algorithm(ctypes.Structure):
@@ -152,9 +155,9 @@ class CublasLt:
     def handle(self, device: int) -> c_void_p:
         """Return the library handle for a device, which must be the current one; threads may share the handle."""
         if device not in self._handles:
-            made = c_void_p()
-            self.call("Create", byref(made))
-            self._handles[device] = made
+            handle = c_void_p()
+            self.call("Create", byref(handle))
+            self._handles[device] = handle
         return self._handles[device]
 
     def call(self, name: str, *arguments: object) -> None:
@@ -165,16 +168,18 @@ class CublasLt:
         """
         status = getattr(self.library, f"cublasLt{name}")(*arguments)
         if status:
-            said = self.library.cublasLtGetStatusName(c_int(status)).decode()
+            status_name = self.library.cublasLtGetStatusName(c_int(status)).decode()
             raise KernelBuildError(
-                "cuda: cuBLASLt does not multiply", Fact(f"cublasLt{name}", said), hint='cuda.products = "generated"'
+                "cuda: cuBLASLt does not multiply",
+                Fact(f"cublasLt{name}", status_name),
+                hint='cuda.products = "generated"',
             )
 
     def made(self, what: str, *arguments: object) -> c_void_p:
         """Create a descriptor."""
-        found = c_void_p()
-        self.call(f"{what}Create", byref(found), *arguments)
-        return found
+        descriptor = c_void_p()
+        self.call(f"{what}Create", byref(descriptor), *arguments)
+        return descriptor
 
     def set(self, what: str, descriptor: c_void_p, attribute: int, value: Any) -> None:
         """Set an attribute of a descriptor to a value of ctypes."""
@@ -183,11 +188,11 @@ class CublasLt:
     def matrix(self, matrix: Matrix) -> c_void_p:
         """Return the layout descriptor of a matrix."""
         sizes = c_uint64(matrix.rows), c_uint64(matrix.columns), c_int64(matrix.ld)
-        made = self.made("MatrixLayout", c_int(matrix.dtype), *sizes)
+        layout = self.made("MatrixLayout", c_int(matrix.dtype), *sizes)
         if matrix.batch > 1:
-            self.set("MatrixLayout", made, LAYOUT_BATCH_COUNT, c_int32(matrix.batch))
-            self.set("MatrixLayout", made, LAYOUT_STRIDED_BATCH_OFFSET, c_int64(matrix.stride))
-        return made
+            self.set("MatrixLayout", layout, LAYOUT_BATCH_COUNT, c_int32(matrix.batch))
+            self.set("MatrixLayout", layout, LAYOUT_STRIDED_BATCH_OFFSET, c_int64(matrix.stride))
+        return layout
 
 
 class Plan:
@@ -216,7 +221,7 @@ class Plan:
         self._one, self._added = wide(1), wide(product.c is not None)
         self._algorithms: dict[tuple[int, ...], Algorithm] = {}
 
-    def multiply(self, at: Addresses, workspace: int, nbytes: int, device: int, stream: int) -> None:
+    def multiply(self, addresses: Addresses, workspace: int, nbytes: int, device: int, stream: int) -> None:
         """Enqueue the product on a stream of the current device, without synchronisation and without allocation.
 
         Args:
@@ -226,51 +231,51 @@ class Plan:
             KernelBuildError: The library has no algorithm for the product, or rejects it.
         """
         handle = self.library.handle(device)
-        self.point(at)
-        key = (device, nbytes, *at.alignments())
+        self.point(addresses)
+        key = (device, nbytes, *addresses.alignments())
         if key not in self._algorithms:
-            self._algorithms[key] = self._chosen(handle, at, nbytes)
+            self._algorithms[key] = self._chosen(handle, addresses, nbytes)
         self.library.call(
             "Matmul", handle, self.operation,
-            byref(self._one), c_void_p(at.a), self.a, c_void_p(at.b), self.b,
-            byref(self._added), c_void_p(at.c or at.d), self.c, c_void_p(at.d), self.d,
+            byref(self._one), c_void_p(addresses.a), self.a, c_void_p(addresses.b), self.b,
+            byref(self._added), c_void_p(addresses.c or addresses.d), self.c, c_void_p(addresses.d), self.d,
             byref(self._algorithms[key]), c_void_p(workspace), c_size_t(nbytes), c_void_p(stream),
         )  # fmt: skip
 
-    def point(self, at: Addresses) -> None:
+    def point(self, addresses: Addresses) -> None:
         """Set the addresses of the bias (or its gradient) and of the auxiliary matrix: the heuristic reads their alignment."""
-        if at.bias:
-            self._set(DESC_BIAS_POINTER, c_void_p(at.bias))
-        if at.aux:
-            self._set(DESC_EPILOGUE_AUX_POINTER, c_void_p(at.aux))
+        if addresses.bias:
+            self._set(DESC_BIAS_POINTER, c_void_p(addresses.bias))
+        if addresses.aux:
+            self._set(DESC_EPILOGUE_AUX_POINTER, c_void_p(addresses.aux))
 
-    def preference(self, at: Addresses, nbytes: int) -> c_void_p:
+    def preference(self, addresses: Addresses, nbytes: int) -> c_void_p:
         """Return the preference descriptor: workspace limit, reduction scheme and alignments that an algorithm must respect."""
-        made = self.library.made("MatmulPreference")
-        set = partial(self.library.set, "MatmulPreference", made)
+        descriptor = self.library.made("MatmulPreference")
+        set = partial(self.library.set, "MatmulPreference", descriptor)
         set(PREF_MAX_WORKSPACE_BYTES, c_uint64(nbytes))
         # Partial sums are reduced in the accumulation type and in a fixed order, never in the dtype of the result.
         set(PREF_REDUCTION_SCHEME_MASK, c_uint32(REDUCTION_SCHEME_COMPUTE_TYPE))
-        for number, alignment in enumerate(at.alignments()[:4]):
+        for number, alignment in enumerate(addresses.alignments()[:4]):
             set(PREF_MIN_ALIGNMENT_A_BYTES + number, c_uint32(alignment))
-        return made
+        return descriptor
 
-    def _chosen(self, handle: c_void_p, at: Addresses, nbytes: int) -> Algorithm:
+    def _chosen(self, handle: c_void_p, addresses: Addresses, nbytes: int) -> Algorithm:
         """Return the algorithm that the library's heuristic ranks first."""
-        found, count, preference = Algorithm(), c_int(), self.preference(at, nbytes)
+        algorithm, count, preference = Algorithm(), c_int(), self.preference(addresses, nbytes)
         matrices = (self.a, self.b, self.c, self.d)
-        name, given = "MatmulAlgoGetHeuristic", (preference, c_int(1), byref(found), byref(count))
+        name, arguments = "MatmulAlgoGetHeuristic", (preference, c_int(1), byref(algorithm), byref(count))
         try:
-            self.library.call(name, handle, self.operation, *matrices, *given)
+            self.library.call(name, handle, self.operation, *matrices, *arguments)
         finally:
             self.library.call("MatmulPreferenceDestroy", preference)
-        if count.value == 0 or found.state:
+        if count.value == 0 or algorithm.state:
             raise KernelBuildError(
                 "cuda: cuBLASLt has no algorithm for a product",
                 Fact("product", str(self.product)),
                 hint='cuda.products = "generated"',
             )
-        return found
+        return algorithm
 
     def _set(self, attribute: int, value: Any) -> None:
         self.library.set("MatmulDesc", self.operation, attribute, value)

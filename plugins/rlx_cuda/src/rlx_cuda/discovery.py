@@ -117,10 +117,12 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
     architecture = nvrtc.architecture_for(capability)
     driver = _spelled(runtime.driverGetVersion())
     name = properties["name"].decode()
-    said = f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}"
-    facts = facts_of(properties, name=name, driver=said, feature=FEATURE)
-    own = nvrtc.HOPPER if capability == 90 else f"sm_{capability}"  # independent of what NVRTC compiles for
-    return Found(number, architecture, evolve(facts, features=facts.features | nvrtc.units_of(own)))
+    driver_text = f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}"
+    facts = facts_of(properties, name=name, driver=driver_text, feature=FEATURE)
+    native_architecture = (
+        nvrtc.HOPPER if capability == 90 else f"sm_{capability}"
+    )  # independent of what NVRTC compiles for
+    return Found(number, architecture, evolve(facts, features=facts.features | nvrtc.units_of(native_architecture)))
 
 
 _devices: dict[tuple[int, int], Device] = {}

@@ -71,28 +71,28 @@ def _followed(node: Node, region: ElementwiseRegion) -> Epilogue | str:
     """Return the epilogue of a step that consists of a product and an element-wise region."""
     operands = len(node.operands)
     sloped = slope_of(node, region)
-    made = _chained(region, node.operand_types) if sloped is None else Epilogue(cublaslt.EPILOGUE_DGELU, aux=sloped)
-    if isinstance(made, str):
-        return made
-    if node.types[0].dtype is f64 and made.number != cublaslt.EPILOGUE_DEFAULT:
+    epilogue = _chained(region, node.operand_types) if sloped is None else Epilogue(cublaslt.EPILOGUE_DGELU, aux=sloped)
+    if isinstance(epilogue, str):
+        return epilogue
+    if node.types[0].dtype is f64 and epilogue.number != cublaslt.EPILOGUE_DEFAULT:
         return "a dtype besides f64 for what follows"
     if len(region.results) == 2:  # one of them is the activation's argument, saved for the gradient
-        kept = region.results.index(len(region.steps) - 2)
-        made = evolve(made, aux=operands + kept, result=operands + 1 - kept)
+        saved = region.results.index(len(region.steps) - 2)
+        epilogue = evolve(epilogue, aux=operands + saved, result=operands + 1 - saved)
     else:
-        made = evolve(made, result=operands)
-    if made.aux is not None and region.shape[-1] % AUX_MULTIPLE:
+        epilogue = evolve(epilogue, result=operands)
+    if epilogue.aux is not None and region.shape[-1] % AUX_MULTIPLE:
         return (
             f"a last axis that is a multiple of {AUX_MULTIPLE} for an argument of gelu_approx, not {region.shape[-1]}"
         )
-    return made
+    return epilogue
 
 
 def refusal(node: Node) -> str | None:
     """Return why the library does not compute a step, as the continuation of "needs …"; `None` if it does."""
-    found = epilogue_of(node)
-    if isinstance(found, str):
-        return found
+    epilogue = epilogue_of(node)
+    if isinstance(epilogue, str):
+        return epilogue
     factor, result = node.operand_types[0], node.types[0].dtype
     assert factor is not None, "a product has two operands"
     if result is not factor.dtype and result is not f32:
@@ -110,43 +110,43 @@ def _summed(node: Node) -> Epilogue | str:
         return Epilogue(SUMS[node.op], bias=3, result=2)
     product = node.op.steps[0].op
     if isinstance(product, FusedMatMulEpilogue) and node.op == epilogue_with_sums(product) and second[0] == 2:
-        made = _followed(node, product.region)
-        if isinstance(made, Epilogue) and made.number == cublaslt.EPILOGUE_DGELU:
-            return evolve(made, number=cublaslt.EPILOGUE_DGELU_BGRAD, bias=made.result + 1)
+        epilogue = _followed(node, product.region)
+        if isinstance(epilogue, Epilogue) and epilogue.number == cublaslt.EPILOGUE_DGELU:
+            return evolve(epilogue, number=cublaslt.EPILOGUE_DGELU_BGRAD, bias=epilogue.result + 1)
     return OFFERED_SUMS
 
 
 def _chained(region: ElementwiseRegion, types: Sequence[TensorType | None]) -> Epilogue | str:
     """Return the epilogue of a linear chain of steps: additions, then an activation."""
-    made, value, activation = Epilogue(), 0, 0
+    epilogue, value, activation = Epilogue(), 0, 0
     for place, step in enumerate(region.steps):
         if value not in step.reads:
             return f"steps that follow one another ({OFFERED})"
         if step.op in ACTIVATIONS and not activation:
             activation = ACTIVATIONS[step.op]
         elif step.op == add.op() and not activation and len(others := _without(step.reads, value)) == 1:
-            given = _given(region, others[0], types, made)
-            if given is None:
+            extended = _with_addend(region, others[0], types, epilogue)
+            if extended is None:
                 return OFFERED
-            made = given
+            epilogue = extended
         else:
             return f"{OFFERED}, not {step.op.name} there"
         value = len(region.access) + place
     last = len(region.steps) - 1
     keeps = len(region.results) == 2 and sorted(region.results) == [last - 1, last]
-    if not (region.results == (last,) or (keeps and activation == cublaslt.EPILOGUE_GELU and made.added is None)):
+    if not (region.results == (last,) or (keeps and activation == cublaslt.EPILOGUE_GELU and epilogue.added is None)):
         return "one result, and besides it only the argument of gelu_approx"
-    bias = cublaslt.EPILOGUE_BIAS if made.bias is not None else 0
-    kept = cublaslt.EPILOGUE_AUX if keeps else 0
-    return evolve(made, number=bias | activation | kept or cublaslt.EPILOGUE_DEFAULT)
+    bias = cublaslt.EPILOGUE_BIAS if epilogue.bias is not None else 0
+    auxiliary = cublaslt.EPILOGUE_AUX if keeps else 0
+    return evolve(epilogue, number=bias | activation | auxiliary or cublaslt.EPILOGUE_DEFAULT)
 
 
 def _without(reads: Sequence[int], value: int) -> list[int]:
     return [r for r in reads if r != value]
 
 
-def _given(
-    region: ElementwiseRegion, number: int, types: Sequence[TensorType | None], made: Epilogue
+def _with_addend(
+    region: ElementwiseRegion, number: int, types: Sequence[TensorType | None], epilogue: Epilogue
 ) -> Epilogue | None:
     """Return the epilogue with an input of the region as another addend: a bias, or an array of the result's size."""
     if not 0 < number < len(region.access):
@@ -155,7 +155,7 @@ def _given(
     access, type, product = region.access[number], types[place], types[0]
     if type is None or product is None or type.dtype is not product.dtype:
         return None
-    if made.added is None and type.shape == region.shape and reads_as(access, type.shape, region.shape):
-        return evolve(made, added=place)
+    if epilogue.added is None and type.shape == region.shape and reads_as(access, type.shape, region.shape):
+        return evolve(epilogue, added=place)
     is_row = access[-1] == 1 and not any(access[:-1])
-    return evolve(made, bias=place) if made.bias is None and is_row else None
+    return evolve(epilogue, bias=place) if epilogue.bias is None and is_row else None

@@ -59,8 +59,8 @@ class Usage:
     shared: int = 0
 
     def __str__(self) -> str:
-        said = f"{self.registers} registers, {self.shared} bytes shared, {self.spilled} bytes spilled"
-        return f"{said}, {self.stack} bytes of stack" if self.stack else said
+        text = f"{self.registers} registers, {self.shared} bytes shared, {self.spilled} bytes spilled"
+        return f"{text}, {self.stack} bytes of stack" if self.stack else text
 
 
 @frozen
@@ -82,18 +82,18 @@ def compiled(source: str, architecture: str, options: Sequence[str], *, place: s
         DeviceUnavailableError: NVRTC is not installed.
     """
     is_ptx = architecture.startswith("compute_")
-    said = [f"--gpu-architecture={architecture}", "-w", *options, *(() if is_ptx else ("--ptxas-options=-v",))]
-    made = NVRTC.compiled(source, architecture, said, "PTX" if is_ptx else "CUBIN", place)
-    return Compiled(made.code, dict(_usages(made.log)))
+    flags = [f"--gpu-architecture={architecture}", "-w", *options, *(() if is_ptx else ("--ptxas-options=-v",))]
+    output = NVRTC.compiled(source, architecture, flags, "PTX" if is_ptx else "CUBIN", place)
+    return Compiled(output.code, dict(_usages(output.log)))
 
 
 def architectures() -> tuple[int, ...]:
     """Return the compute capabilities that NVRTC supports, each as 10 times the major number plus the minor number."""
     count = c_int()
     NVRTC.call("GetNumSupportedArchs", byref(count))
-    found = (c_int * count.value)()
-    NVRTC.call("GetSupportedArchs", found)
-    return tuple(found)
+    supported = (c_int * count.value)()
+    NVRTC.call("GetSupportedArchs", supported)
+    return tuple(supported)
 
 
 def architecture_for(capability: int) -> str:

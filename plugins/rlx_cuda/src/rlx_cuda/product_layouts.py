@@ -98,11 +98,11 @@ def products_of(layout: Layout, epilogue: Epilogue, *, tf32: bool = False) -> Pr
             part = Part(role, number, place, is_written=number >= first_result)
             parts.append(part if part.is_taken else evolve(part, is_apart=True))
     while True:
-        found = _placed(parts, epilogue, tf32)
-        if isinstance(found, Products):
-            return found
-        assert not parts[found].is_apart, "what is dense can be taken"
-        parts[found] = evolve(parts[found], is_apart=True)
+        placed = _placed(parts, epilogue, tf32)
+        if isinstance(placed, Products):
+            return placed
+        assert not parts[placed].is_apart, "what is dense can be taken"
+        parts[placed] = evolve(parts[placed], is_apart=True)
 
 
 def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products | int:
@@ -119,7 +119,7 @@ def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products |
     batch, distances = axes.pop() if axes else (1, (0,) * len(matrices))
     if batch > 1 and epilogue.number == cublaslt.EPILOGUE_DGELU_BGRAD:  # the sums cover all rows in one call
         return next(i for i, part in enumerate(parts) if not part.is_apart and part.role not in ("a", "bias"))
-    made: dict[str, Matrix] = {}
+    described: dict[str, Matrix] = {}
     for part, step, distance in zip(matrices, steps, distances, strict=True):
         last, before = part.strides[-1], part.strides[-2]
         height, width = (depth, columns) if part.role == "a" else (rows, depth if part.role == "b" else columns)
@@ -128,26 +128,27 @@ def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products |
             return parts.index(part)
         ld, is_transposed = oriented
         size = (height, width) if is_transposed else (width, height)
-        made[part.role] = Matrix(NUMBERS[part.place.type.dtype], *size, ld, is_transposed, batch, distance)
+        described[part.role] = Matrix(NUMBERS[part.place.type.dtype], *size, ld, is_transposed, batch, distance)
     is_wide = x.dtype is f64
     compute = cublaslt.COMPUTE_64F if is_wide else cublaslt.COMPUTE_32F
     product = Product(
         compute=cublaslt.COMPUTE_32F_FAST_TF32 if tf32 and x.dtype is f32 else compute,
         scale=cublaslt.R_64F if is_wide else cublaslt.R_32F,
-        a=made["a"],
-        b=made["b"],
-        d=made["d"],
-        c=made.get("c"),
+        a=described["a"],
+        b=described["b"],
+        d=described["d"],
+        c=described.get("c"),
         epilogue=epilogue.number,
-        aux=(made["aux"].ld, made["aux"].stride) if "aux" in made else None,
+        aux=(described["aux"].ld, described["aux"].stride) if "aux" in described else None,
     )
     walks = [[] if part.role == "bias" else [a[1][matrices.index(part)] for a in axes] for part in parts]
     sizes = [part.place.type.dtype.itemsize for part in parts]
     rounds = tuple(
         tuple(
-            size * sum(i * s for i, s in zip(at, walk, strict=False)) for size, walk in zip(sizes, walks, strict=True)
+            size * sum(i * s for i, s in zip(indices, walk, strict=False))
+            for size, walk in zip(sizes, walks, strict=True)
         )
-        for at in pairs(*(range(count) for count, _ in axes))
+        for indices in pairs(*(range(count) for count, _ in axes))
     )
     return Products(product, tuple(parts), rounds)
 

@@ -56,15 +56,15 @@ def library_product_rows(table: DeviceTable, dtypes: Iterable[DType], *, tf32: b
         add(FusedLoop, "library_product_sums")
 
 
-def emitted(name: str, products: Products, own: Sequence[object]) -> Emitted:
+def emitted(name: str, products: Products, values: Sequence[object]) -> Emitted:
     """Return the single call of a step; without copies it only enqueues work, so that it can be captured in a graph.
 
     Args:
-        own: The step's operands and results; the workspace's buffer number follows theirs.
+        values: The step's operands and results; the workspace's buffer number follows theirs.
     """
-    room = Place.dense(TensorType(u8, (WORKSPACE,)))
-    buffers = (*(part.number for part in products.parts), len(own))
-    places = (*(part.place for part in products.parts), room)
+    workspace = Place.dense(TensorType(u8, (WORKSPACE,)))
+    buffers = (*(part.number for part in products.parts), len(values))
+    places = (*(part.place for part in products.parts), workspace)
     may_wait = any(part.is_apart for part in products.parts)
     call = Call(name, 1, 1, buffers, places=places, run=Multiplying(products), may_wait=may_wait)
     return Emitted((), (call,), (WORKSPACE,))
@@ -84,18 +84,18 @@ class Multiplying:
 
     def __call__(self, cupy: Any, *arrays: Any) -> None:
         """Enqueue the products; `arrays` has an array for each part, then the workspace."""
-        *given, workspace = arrays
+        *matrices, workspace = arrays
         stream, device = cupy.cuda.get_current_stream().ptr, cupy.cuda.Device().id
         if device not in self.plans:
             self.plans[device] = Plan(LT, self.products.product)
         parts = self.products.parts
-        taken = [_taken(cupy, part, array) for part, array in zip(parts, given, strict=True)]
+        taken = [_taken(cupy, part, array) for part, array in zip(parts, matrices, strict=True)]
         for offsets in self.products.rounds:
-            at = {p.role: t.data.ptr + o for p, t, o in zip(parts, taken, offsets, strict=True)}
-            self.plans[device].multiply(Addresses(**at), workspace.data.ptr, WORKSPACE, device, stream)
-        for part, array, made in zip(parts, given, taken, strict=True):
+            addresses = {p.role: t.data.ptr + o for p, t, o in zip(parts, taken, offsets, strict=True)}
+            self.plans[device].multiply(Addresses(**addresses), workspace.data.ptr, WORKSPACE, device, stream)
+        for part, array, result in zip(parts, matrices, taken, strict=True):
             if part.is_apart and part.is_written:
-                cupy.copyto(array, made)
+                cupy.copyto(array, result)
 
 
 def _taken(cupy: Any, part: Part, array: Any) -> Any:

@@ -78,8 +78,8 @@ def solve(op: Any, cupy: Any, a: Any, b: Any, into: Any) -> None:
 @kernels.library(Slogdet, dtypes=REAL, name="library_getrf")
 def slogdet(op: Any, cupy: Any, a: Any, signs: Any, logarithms: Any) -> None:
     """Sign and logarithm from the diagonal of LU with partial pivoting; a matrix without elements counts as an identity."""
-    found = cupy.linalg.slogdet(a) if a.size else (1, 0)
-    for into, x in zip((signs, logarithms), found, strict=True):
+    sign_and_log = cupy.linalg.slogdet(a) if a.size else (1, 0)
+    for into, x in zip((signs, logarithms), sign_and_log, strict=True):
         cupy.copyto(into, x)
 
 
@@ -109,20 +109,20 @@ def written(
 
     try:
         with errstate(linalg="raise"):
-            found = compute()
+            computed = compute()
     except np.linalg.LinAlgError:
         host = op.reference(*(x.get() for x in operands))
-        found = tuple(cupy.asarray(x) for x in (host if isinstance(host, tuple) else (host,)))
-    for into, x in zip(results, found, strict=True):
+        computed = tuple(cupy.asarray(x) for x in (host if isinstance(host, tuple) else (host,)))
+    for into, x in zip(results, computed, strict=True):
         cupy.copyto(into, x)
 
 
 def of_finite(cupy: Any, a: Any, factor: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
     """Factors of the matrices that are finite, and NaN for the others, of which the library never sees the elements."""
     is_finite = cupy.isfinite(a).all(axis=(-2, -1))
-    found = factor(cupy.where(is_finite[..., None, None], a, cupy.eye(*a.shape[-2:], dtype=a.dtype)))
+    factors = factor(cupy.where(is_finite[..., None, None], a, cupy.eye(*a.shape[-2:], dtype=a.dtype)))
     return tuple(
-        cupy.where(is_finite[(..., *(None,) * (x.ndim - is_finite.ndim))], x, x.dtype.type(np.nan)) for x in found
+        cupy.where(is_finite[(..., *(None,) * (x.ndim - is_finite.ndim))], x, x.dtype.type(np.nan)) for x in factors
     )
 
 

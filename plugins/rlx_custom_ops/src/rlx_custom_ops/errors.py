@@ -138,12 +138,12 @@ class MatrixRefusal:
     says: str
     hint: str | None = None
 
-    def message(self, index: Sequence[object], found: object) -> str:
-        return f"{self.op}: {which(index)} is {self.says.format(found=found)}"
+    def message(self, index: Sequence[object], value: object) -> str:
+        return f"{self.op}: {which(index)} is {self.says.format(found=value)}"
 
-    def __call__(self, index: tuple[int, ...], found: int) -> LinearAlgebraError:
+    def __call__(self, index: tuple[int, ...], value: int) -> LinearAlgebraError:
         """The error for the matrix at a batch index."""
-        return self.error(self.message(index, found), Fact(BATCH_INDEX, listed(index)), hint=self.hint)
+        return self.error(self.message(index, value), Fact(BATCH_INDEX, listed(index)), hint=self.hint)
 
 
 def no_minor(op: str, size: int) -> MatrixRefusal:

@@ -41,8 +41,8 @@ NUMBER = {"none": 0, "transpose": 1, "adjoint": 2}  # what `trtrs` calls the ope
 
 def routine(name: str, *arrays: np.ndarray) -> Callable[..., Any]:
     """The LAPACK routine for the dtype of the arrays."""
-    found: Any = get_lapack_funcs(name, arrays)  # typed as one routine or a list of them
-    return found
+    function: Any = get_lapack_funcs(name, arrays)  # typed as one routine or a list of them
+    return function
 
 
 @kernels.register(Cholesky, dtypes=LAPACK, accepts_strides=True)
@@ -145,10 +145,10 @@ def lapack_geev(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], w
     """The Hessenberg form and shifted QR steps."""
     for index in finite(a, *out):
         try:
-            found = scipy.linalg.eig(a[index], check_finite=False)
+            eigen = scipy.linalg.eig(a[index], check_finite=False)
         except np.linalg.LinAlgError:
             raise no_convergence("eig", index) from None
-        out[0][index], out[1][index] = in_order(*found)
+        out[0][index], out[1][index] = in_order(*eigen)
 
 
 @kernels.register(Svd, dtypes=LAPACK, accepts_strides=True)
@@ -156,10 +156,10 @@ def lapack_gesdd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, ...], workspa
     """Divide and conquer on the bidiagonal form."""
     for index in finite(a, *out):
         try:
-            found = scipy.linalg.svd(a[index], full_matrices=False, check_finite=False)
+            factors = scipy.linalg.svd(a[index], full_matrices=False, check_finite=False)
         except np.linalg.LinAlgError:
             raise no_convergence("svd", index) from None
-        for part, factor in zip(out, with_fixed_phases(*found), strict=True):
+        for part, factor in zip(out, with_fixed_phases(*factors), strict=True):
             part[index] = factor
 
 

@@ -102,16 +102,16 @@ class Archives:
 def pipeline_of(device: Any, function: Any, archive: Any | None) -> tuple[Any, Any]:
     """Return a pipeline, loaded from an archive if that contains it, or `None`; and Metal's error."""
     descriptor = _descriptor(function, archive)
-    made, error = device.newComputePipelineStateWithDescriptor_options_reflection_error_(descriptor, 0, None, None)
-    return made, error
+    pipeline, error = device.newComputePipelineStateWithDescriptor_options_reflection_error_(descriptor, 0, None, None)
+    return pipeline, error
 
 
 def _descriptor(function: Any, archive: Any | None) -> Any:
-    made = Metal.MTLComputePipelineDescriptor.alloc().init()
-    made.setComputeFunction_(function)
+    descriptor = Metal.MTLComputePipelineDescriptor.alloc().init()
+    descriptor.setComputeFunction_(function)
     if archive is not None:
-        made.setBinaryArchives_([archive])
-    return made
+        descriptor.setBinaryArchives_([archive])
+    return descriptor
 
 
 def _url(path: Path) -> Any:

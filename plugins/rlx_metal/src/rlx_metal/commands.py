@@ -64,10 +64,10 @@ class Commands:
             DeviceLostError, OutOfMemoryError: The GPU reported an error for a command buffer.
         """
         self.commit()
-        given, self._committed = self._committed, []
-        if given:
-            given[-1].waitUntilCompleted()  # a queue executes its command buffers in order
-        for each in given:
+        committed, self._committed = self._committed, []
+        if committed:
+            committed[-1].waitUntilCompleted()  # a queue executes its command buffers in order
+        for each in committed:
             if _has_failed(each):
                 self._raise(each.error())
 
@@ -88,10 +88,10 @@ class Commands:
         self._encoder = self._kind = None
 
     def _raise(self, error: Any) -> None:
-        said = Fact("driver", error.localizedDescription())
+        fact = Fact("driver", error.localizedDescription())
         if error.code() == Metal.MTLCommandBufferErrorOutOfMemory:
-            raise OutOfMemoryError(f"{self.place}: the device has no memory left", said)
-        raise DeviceLostError(f"{self.place}: the device gave up what it was asked for", said)
+            raise OutOfMemoryError(f"{self.place}: the device has no memory left", fact)
+        raise DeviceLostError(f"{self.place}: the device gave up what it was asked for", fact)
 
 
 def _is_done(commands: Any) -> bool:

@@ -97,10 +97,10 @@ class MetalDriver(Driver):
     # ---------------------------------------------------------------------------------------- memory
 
     def allocate(self, nbytes: int) -> Any:
-        made = self.device.newBufferWithLength_options_(nbytes, Metal.MTLResourceStorageModeShared)
-        if made is None:
+        buffer = self.device.newBufferWithLength_options_(nbytes, Metal.MTLResourceStorageModeShared)
+        if buffer is None:
             raise OutOfMemoryError(f"{self.place}: the device has no memory left", Fact("asked for", f"{nbytes} bytes"))
-        return made
+        return buffer
 
     def free(self, buffer: Any) -> None:
         """Do nothing: buffers are reference-counted, and command buffers retain the buffers that they use."""
@@ -156,19 +156,21 @@ class MetalDriver(Driver):
         return Module(library, archive)
 
     def binary_of(self, module: Module) -> bytes | None:
-        made = self._archives.written(module.library)
-        if made is None:
+        written = self._archives.written(module.library)
+        if written is None:
             return None
-        module.archive, binary = made  # avoids compiling pipelines again
+        module.archive, binary = written  # avoids compiling pipelines again
         return binary
 
     def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
         if len(arguments) > MOST_ARGUMENTS:
             raise KernelBuildError(f"{self.place}: {name} has {len(arguments)} arguments, and Metal {MOST_ARGUMENTS}")
         pipeline = self._pipeline(module, name)
-        most = pipeline.maxTotalThreadsPerThreadgroup()
-        if group_size > most:
-            raise KernelBuildError(f"{self.place}: {name} has groups of {group_size} threads, and registers for {most}")
+        limit = pipeline.maxTotalThreadsPerThreadgroup()
+        if group_size > limit:
+            raise KernelBuildError(
+                f"{self.place}: {name} has groups of {group_size} threads, and registers for {limit}"
+            )
         sizes = Metal.MTLSizeMake(groups, 1, 1), Metal.MTLSizeMake(group_size, 1, 1)
         return Launch(pipeline, *sizes, [_encoded(each) for each in arguments])
 
@@ -201,11 +203,11 @@ class MetalDriver(Driver):
             if name not in module.pipelines:
                 function = module.library.newFunctionWithName_(name)
                 assert function is not None, f"{name} is a function of the module"
-                made, error = pipeline_of(self.device, function, module.archive)
-                if made is None:
-                    said = Fact("compiler", str(error.localizedDescription())[:2000])
-                    raise KernelBuildError(f"{self.place}: its compiler refuses {name}", said)
-                module.pipelines[name] = made
+                pipeline, error = pipeline_of(self.device, function, module.archive)
+                if pipeline is None:
+                    fact = Fact("compiler", str(error.localizedDescription())[:2000])
+                    raise KernelBuildError(f"{self.place}: its compiler refuses {name}", fact)
+                module.pipelines[name] = pipeline
             return module.pipelines[name]
 
     def _copy(self, source: Any, source_offset: int, target: Any, target_offset: int, nbytes: int) -> None:

@@ -8,7 +8,7 @@ from rlx_core.device.driver import DeviceFacts
 
 __all__ = ["USUAL", "facts_of"]
 
-LACKS = frozenset(("f64", "c64", "c128"))
+UNSUPPORTED = frozenset(("f64", "c64", "c128"))
 
 USUAL = DeviceFacts(
     name="an Apple GPU",
@@ -18,7 +18,7 @@ USUAL = DeviceFacts(
     group_size=1024,
     shared_nbytes=32 << 10,
     subgroup=32,
-    lacks=LACKS,
+    lacks=UNSUPPORTED,
 )
 """The minimum properties of Apple's GPUs since the M1."""
 
@@ -37,5 +37,5 @@ def facts_of(device: Any) -> DeviceFacts:
         group_size=min(1024, int(device.maxThreadsPerThreadgroup().width)),
         shared_nbytes=int(device.maxThreadgroupMemoryLength()),
         subgroup=32 if device.supportsFamily_(Metal.MTLGPUFamilyApple7) else None,
-        lacks=LACKS,
+        lacks=UNSUPPORTED,
     )

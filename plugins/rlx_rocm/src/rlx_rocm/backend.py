@@ -13,7 +13,7 @@ from rlx_gpu.backend import GpuBackend
 from rlx_gpu.codegen.cuda import HIP
 from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.opencl import OPENCL
-from rlx_rocm import roads
+from rlx_rocm import drivers
 from rlx_rocm.hip import discovery as hip
 
 __all__ = ["RocmBackend"]
@@ -44,10 +44,10 @@ class RocmBackend(GpuBackend):
     )
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
-        return roads.wanted(options)
+        return drivers.wanted(options)
 
     def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts | None:
-        return hip.USUAL if roads.by_cupy(options) else self.usual
+        return hip.USUAL if drivers.by_cupy(options) else self.usual
 
     def dialect_of(self, device: Device) -> Language:
         return HIP if hip.FEATURE in device.facts.features else self.dialect

@@ -94,6 +94,14 @@ def rlx_options() -> list[OptionSpec]:
             env="RLX_ROCM_DEVICE",
         ),
         OptionSpec(
+            "rocm.driver",
+            str,
+            "auto",
+            doc="The driver of devices: opencl, cupy (its build for ROCm), or auto: OpenCL, and CuPy if OpenCL has no device.",
+            env="RLX_ROCM_DRIVER",
+            former=("rocm.road",),
+        ),
+        OptionSpec(
             "rocm.poison",
             bool,
             False,
@@ -101,17 +109,10 @@ def rlx_options() -> list[OptionSpec]:
             env="RLX_ROCM_POISON",
         ),
         OptionSpec(
-            "rocm.road",
-            str,
-            "auto",
-            doc="By what devices are driven: opencl, cupy (its build for ROCm), or auto: OpenCL, and CuPy where that has none.",
-            env="RLX_ROCM_ROAD",
-        ),
-        OptionSpec(
             "rocm.stand-in",
             bool,
             False,
-            doc="Whether this machine's processor runs the kernels of CuPy's road, HIP compiled as C++: for tests.",
+            doc="Whether this machine's CPU runs the kernels of the CuPy driver, HIP compiled as C++: for tests.",
             env=STAND_IN,
         ),
     ]

@@ -1,4 +1,4 @@
-"""CuPy's road on what stands for a GPU: HIP compiled as C++, or a fake CuPy and a fake HIPRTC under the real driver."""
+"""The CuPy driver on a stand-in for a GPU: HIP compiled as C++, or a fake CuPy and a fake HIPRTC under the real driver."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def world(cache: None, fake_hiprtc: str, monkeypatch: pytest.MonkeyPatch) -> Ite
 
     monkeypatch.setattr(hiprtc, "HIPRTC", evolve(hiprtc.HIPRTC, paths=lambda: iter([fake_hiprtc])))
     monkeypatch.setattr("rlx_rocm.plugin.has_cupy", lambda: True)
-    monkeypatch.setenv("RLX_ROCM_ROAD", "cupy")
+    monkeypatch.setenv("RLX_ROCM_DRIVER", "cupy")
     monkeypatch.delenv("RLX_ROCM_STAND_IN", raising=False)
     with fake_cupy(DRIVEN, is_hip=True) as made:
         yield made

@@ -1,4 +1,4 @@
-"""Which devices CuPy's road has, and what is said where it has none."""
+"""Devices of the CuPy driver, and the errors if there is none."""
 
 from __future__ import annotations
 

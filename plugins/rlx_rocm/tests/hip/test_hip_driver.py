@@ -1,4 +1,4 @@
-"""CuPy's road under the real driver: HIPRTC, launches without graphs, arrays of CuPy's, binaries on disk, errors."""
+"""The CuPy driver: HIPRTC, launches without graphs, arrays of CuPy's, binaries on disk, errors."""
 
 from __future__ import annotations
 

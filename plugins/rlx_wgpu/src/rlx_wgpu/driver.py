@@ -98,9 +98,9 @@ class WgpuDriver(Driver):
             self._heap = Heap(self.device, self._limits.segment_nbytes, self._limits.segments, self.place)
             self._nothing = self.device.create_buffer(size=256, usage=USAGE)
             self._layouts: dict[int, tuple[wgpu.GPUBindGroupLayout, wgpu.GPUPipelineLayout]] = {}
-            here, apart = At(Room(0, 256), 0), Whole(Room(0, 256, self._nothing))
+            in_heap, dedicated = At(Room(0, 256), 0), Whole(Room(0, 256, self._nothing))
             self._copy = self.launch(
-                self.build(COPY), "rlx_copy", COPY_GROUPS, COPY_GROUP, (here, here, apart, np.uint32(0))
+                self.build(COPY), "rlx_copy", COPY_GROUPS, COPY_GROUP, (in_heap, in_heap, dedicated, np.uint32(0))
             )
 
     @property
@@ -119,7 +119,7 @@ class WgpuDriver(Driver):
             return Room(0, size, self.device.create_buffer(size=size, usage=USAGE))
 
     def free(self, buffer: Room) -> None:
-        if buffer.own is None:
+        if buffer.dedicated is None:
             with self._lock:
                 self._heap.give_back(buffer)
 
@@ -143,18 +143,18 @@ class WgpuDriver(Driver):
         with self._lock, self._translated():
             parts = [self.device.queue.read_buffer(*piece[:3]) for piece in self._pieces(buffer, first, end - first)]
             self._staged = 0
-        found = (
+        staged = (
             np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
             if len(parts) > 1
             else np.frombuffer(parts[0], np.uint8)
         )
-        into.reshape(-1).view(np.uint8)[:] = found[offset - first :][: into.nbytes]
+        into.reshape(-1).view(np.uint8)[:] = staged[offset - first :][: into.nbytes]
 
     def copy(self, source: Room, source_offset: int, target: Room, target_offset: int, nbytes: int) -> None:
         self._expect_range(source, source_offset, nbytes)
         self._expect_range(target, target_offset, nbytes)
         with self._lock, self._translated():
-            if source.own is None and target.own is None:
+            if source.dedicated is None and target.dedicated is None:
                 self._copy_in_heap(At(source, source_offset), At(target, target_offset), nbytes)
                 return
             (read,) = self._pieces(source, source_offset, nbytes)
@@ -180,18 +180,18 @@ class WgpuDriver(Driver):
 
     def _pipeline(self, module: Module, name: str, segments: int) -> wgpu.GPUComputePipeline:
         """Return the pipeline of a function for memory in `segments` segments."""
-        made = module.pipelines.get((name, segments))
-        if made is not None:
-            return made
+        pipeline = module.pipelines.get((name, segments))
+        if pipeline is not None:
+            return pipeline
         with self._compiling():
             if segments not in module.shaders:
                 source = segmented(module.source, segments, self._limits.segment_nbytes)
                 module.shaders[segments] = self.device.create_shader_module(code=source)
-            made = self.device.create_compute_pipeline(
+            pipeline = self.device.create_compute_pipeline(
                 layout=self._layout(segments)[1],
                 compute={"module": module.shaders[segments], "entry_point": name},
             )
-        return module.pipelines.setdefault((name, segments), made)
+        return module.pipelines.setdefault((name, segments), pipeline)
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:
@@ -215,19 +215,19 @@ class WgpuDriver(Driver):
             uniform = self.device.create_buffer(
                 size=4 * count, usage=wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
             )
-        made = Launch(module, name, groups, np.zeros(count, np.uint32), uniform, self._nothing)
+        result = Launch(module, name, groups, np.zeros(count, np.uint32), uniform, self._nothing)
         for number, argument in enumerate(arguments):
-            self.set_argument(made, number, argument)
-        return made
+            self.set_argument(result, number, argument)
+        return result
 
     def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
         if isinstance(argument, Whole):
-            assert argument.buffer.own is not None, "the words for faults lie apart"
-            launch.status, launch.group = argument.buffer.own, None
+            assert argument.buffer.dedicated is not None, "the words for faults lie apart"
+            launch.status, launch.group = argument.buffer.dedicated, None
             return
         if isinstance(argument, At):
             self._expect_range(argument.buffer, argument.offset, 1)
-            assert argument.buffer.own is None, "a kernel has one binding for what is in the heap"
+            assert argument.buffer.dedicated is None, "a kernel has one binding for what is in the heap"
             launch.rooms[number] = argument
             launch.pipeline = None
         else:
@@ -278,13 +278,13 @@ class WgpuDriver(Driver):
             self._layouts[segments] = layout, self.device.create_pipeline_layout(bind_group_layouts=[layout])
         return self._layouts[segments]
 
-    def _pieces(self, room: Room, offset: int, nbytes: int) -> Iterator[Piece]:
-        if room.own is None:
-            return self._heap.pieces(room.start + offset, nbytes)
-        return iter([Piece(room.own, offset, nbytes, 0)])
+    def _pieces(self, allocation: Room, offset: int, nbytes: int) -> Iterator[Piece]:
+        if allocation.dedicated is None:
+            return self._heap.pieces(allocation.start + offset, nbytes)
+        return iter([Piece(allocation.dedicated, offset, nbytes, 0)])
 
-    def _write_words(self, room: Room, offset: int, raw: np.ndarray) -> None:
-        for buffer, start, nbytes, before in self._pieces(room, offset, raw.size):
+    def _write_words(self, allocation: Room, offset: int, raw: np.ndarray) -> None:
+        for buffer, start, nbytes, before in self._pieces(allocation, offset, raw.size):
             self.device.queue.write_buffer(buffer, start, raw[before : before + nbytes])
         self._staged += raw.size
         if self._staged > MOST_STAGED:
@@ -307,8 +307,8 @@ class WgpuDriver(Driver):
         if launch.pipeline is None:
             touched = {segment for each in launch.rooms.values() for segment in heap.segments_of(each.buffer)}
             segments = launch.segments = tuple(sorted(touched)) or (0,)
-            for number, (room, offset) in launch.rooms.items():
-                segment, start = divmod(room.start + offset, heap.segment)
+            for number, (allocation, offset) in launch.rooms.items():
+                segment, start = divmod(allocation.start + offset, heap.segment)
                 launch.places[number + 1] = segments.index(segment) * heap.segment + start
             launch.pipeline = self._pipeline(launch.module, launch.name, len(segments))
             launch.group, launch.is_written = None, False
@@ -334,8 +334,10 @@ class WgpuDriver(Driver):
         self.device.queue.write_buffer(self._nothing, 0, bytes(_WORD))
         self.device.queue.submit([commands])
 
-    def _expect_range(self, room: Room, offset: int, nbytes: int) -> None:
-        assert 0 <= offset <= offset + nbytes <= room.nbytes, f"bytes {offset} and {nbytes} on, of {room.nbytes}"
+    def _expect_range(self, allocation: Room, offset: int, nbytes: int) -> None:
+        assert 0 <= offset <= offset + nbytes <= allocation.nbytes, (
+            f"bytes {offset} and {nbytes} on, of {allocation.nbytes}"
+        )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -69,14 +69,14 @@ def export(program: CompiledFunction[..., Any] | Executable, folder: Path | str)
     inputs = [np.zeros(e.type.static_shape, e.type.dtype.numpy) for e in lir.manifest.inputs]
     recorder = _Recorder(backend.usual, {id(x): None for x in inputs})
     device = Device("wgpu:export", backend.usual, lambda: recorder)
-    made = build_program(lir, device, target.kernels, backend.language(device))
-    made.bind(prepared_on_host(lir, executable.weights))
-    results = made.run(inputs)
+    built = build_program(lir, device, target.kernels, backend.language(device))
+    built.bind(prepared_on_host(lir, executable.weights))
+    results = built.run(inputs)
 
     if any(x.size == 0 for x in (*inputs, *results)):
         raise FormatError("export: an input or an output has no elements", Fact("program", lir.graph.name))
     written = [(e.name, x, recorder.places[id(x)]) for e, x in zip(lir.manifest.inputs, inputs, strict=True)]
-    found = zip((e.name for e in lir.manifest.outputs), results, recorder.outputs, strict=True)
+    outputs = zip((e.name for e in lir.manifest.outputs), results, recorder.outputs, strict=True)
     form = {
         "format": FORMAT,
         "name": executable.report.name,
@@ -84,7 +84,7 @@ def export(program: CompiledFunction[..., Any] | Executable, folder: Path | str)
         "status": recorder.status,
         "contents": recorder.contents,
         "inputs": [_array(name, x, place) for name, x, place in written if place is not None],
-        "outputs": [_output(name, x, place, nbytes) for name, x, (place, nbytes) in found],
+        "outputs": [_output(name, x, place, nbytes) for name, x, (place, nbytes) in outputs],
         "faultWords": SITE_WORDS,
         "faults": [
             {"message": fault.message, "where": repr(lir.steps[number].node.origin.source)}
@@ -199,10 +199,10 @@ class _Recorder(Driver):
         return len(self.sources) - 1
 
     def launch(self, module: int, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> _Launch:
-        made = _Launch(module, name, groups)
+        recorded = _Launch(module, name, groups)
         for number, argument in enumerate(arguments):
-            self.set_argument(made, number, argument)
-        return made
+            self.set_argument(recorded, number, argument)
+        return recorded
 
     def set_argument(self, launch: _Launch, number: int, argument: Argument) -> None:
         if isinstance(argument, At):

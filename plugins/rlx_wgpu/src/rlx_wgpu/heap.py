@@ -32,12 +32,12 @@ class Room:
     Attributes:
         start: The heap address of the first byte.
         nbytes: The size in bytes, a multiple of 4.
-        own: The separate buffer of an allocation outside of the heap.
+        dedicated: The separate buffer of an allocation outside of the heap.
     """
 
     start: int
     nbytes: int
-    own: wgpu.GPUBuffer | None = None
+    dedicated: wgpu.GPUBuffer | None = None
 
 
 class Piece(NamedTuple):
@@ -55,12 +55,12 @@ class Heap:
     Args:
         device: The device of the buffers.
         segment: The size of a segment in bytes, a power of two.
-        most: The maximum number of segments.
+        max_segments: The maximum number of segments.
         place: The device's name, for errors.
     """
 
-    def __init__(self, device: wgpu.GPUDevice, segment: int, most: int, place: str) -> None:
-        self._device, self._most, self._place = device, most, place
+    def __init__(self, device: wgpu.GPUDevice, segment: int, max_segments: int, place: str) -> None:
+        self._device, self._max_segments, self._place = device, max_segments, place
         self.segment = segment
         self.nbytes = min(_FIRST, segment)
         self.buffers = [device.create_buffer(size=self.nbytes, usage=USAGE)]
@@ -81,9 +81,9 @@ class Heap:
         self._grow(nbytes)
         return self.take(nbytes)
 
-    def give_back(self, room: Room) -> None:
+    def give_back(self, allocation: Room) -> None:
         """Free an allocation, and merge adjacent gaps."""
-        insort(self._gaps, (room.start, room.nbytes))
+        insort(self._gaps, (allocation.start, allocation.nbytes))
         merged: list[tuple[int, int]] = []
         for start, size in self._gaps:
             if merged and sum(merged[-1]) == start:
@@ -92,9 +92,9 @@ class Heap:
                 merged.append((start, size))
         self._gaps = merged
 
-    def segments_of(self, room: Room) -> range:
+    def segments_of(self, allocation: Room) -> range:
         """Return the numbers of the segments that contain an allocation."""
-        return range(room.start // self.segment, (room.start + room.nbytes - 1) // self.segment + 1)
+        return range(allocation.start // self.segment, (allocation.start + allocation.nbytes - 1) // self.segment + 1)
 
     def pieces(self, start: int, nbytes: int) -> Iterator[Piece]:
         """Yield the parts of a byte range of the heap in each of its buffers, in order."""
@@ -113,13 +113,13 @@ class Heap:
     def _grow(self, nbytes: int) -> None:
         end = self._gaps[-1] if self._gaps else (self.nbytes, 0)
         tail = end[0] if sum(end) == self.nbytes else self.nbytes
-        needed, most = self._fitting(tail, nbytes) + nbytes, self.segment * self._most
-        if needed > most:
+        needed, limit = self._fitting(tail, nbytes) + nbytes, self.segment * self._max_segments
+        if needed > limit:
             raise OutOfMemoryError(
                 f"{self._place}: the memory of its programs would be {needed} bytes",
                 Fact(
                     "limit",
-                    f"{most} bytes: {self._most} of {self.segment} that one binding of a WebGPU buffer holds there",
+                    f"{limit} bytes: {self._max_segments} of {self.segment} that one binding of a WebGPU buffer holds there",
                 ),
             )
         before = self.nbytes

@@ -59,15 +59,15 @@ class Limits:
 
 def limits_of(adapter: wgpu.GPUAdapter) -> Limits:
     """Return the limits of an adapter."""
-    there = {name: int(adapter.limits[name]) for name in REQUESTED}
-    binding = min(there["max-storage-buffer-binding-size"], there["max-buffer-size"], _ADDRESSES // 2)
+    available = {name: int(adapter.limits[name]) for name in REQUESTED}
+    binding = min(available["max-storage-buffer-binding-size"], available["max-buffer-size"], _ADDRESSES // 2)
     segment = 1 << binding.bit_length() - 1
-    bindings = there["max-storage-buffers-per-shader-stage"] - 1  # one binding is for the status buffer
+    bindings = available["max-storage-buffers-per-shader-stage"] - 1  # one binding is for the status buffer
     return Limits(
         segment_nbytes=segment,
         segments=min(bindings, _ADDRESSES // segment),
-        group_size=min(there["max-compute-invocations-per-workgroup"], there["max-compute-workgroup-size-x"]),
-        groups=there["max-compute-workgroups-per-dimension"],
-        shared_nbytes=there["max-compute-workgroup-storage-size"],
-        requested=there,
+        group_size=min(available["max-compute-invocations-per-workgroup"], available["max-compute-workgroup-size-x"]),
+        groups=available["max-compute-workgroups-per-dimension"],
+        shared_nbytes=available["max-compute-workgroup-storage-size"],
+        requested=available,
     )

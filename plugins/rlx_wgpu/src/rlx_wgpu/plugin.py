@@ -40,8 +40,8 @@ def rlx_availability() -> str | None:
 
 def has_loader() -> bool:
     """Return whether the Vulkan loader is installed."""
-    own = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    return any(Path(folder, "libvulkan.so.1").exists() for folder in (*LOADERS, *own) if folder)
+    configured = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return any(Path(folder, "libvulkan.so.1").exists() for folder in (*LOADERS, *configured) if folder)
 
 
 def has_driver() -> bool:

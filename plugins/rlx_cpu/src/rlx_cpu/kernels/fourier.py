@@ -43,8 +43,8 @@ def complex_to_real(op: Any, z: np.ndarray, *, out: np.ndarray, workspace: Any) 
 @cache
 def transforms() -> tuple[Transform, Transform, Transform]:
     """Complex to complex, real to complex, complex to real; SciPy is imported here, because few programs transform anything."""
-    found = _into_buffers()
-    return _PUBLIC if found is None else found
+    private = _into_buffers()
+    return _PUBLIC if private is None else private
 
 
 def _into_buffers() -> tuple[Transform, Transform, Transform] | None:

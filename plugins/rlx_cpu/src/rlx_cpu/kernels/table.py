@@ -21,8 +21,8 @@ BLAS = "f32 f64 c64 c128"
 LIBRARY = "library"
 """The tier of rows that call a library because that is the best kernel there is."""
 
-WHOLE = "bool i8 i16 i32 i64 u8 u16 u32 u64"
-NATIVE = f"{WHOLE} {FLOAT} c64 c128"
+INTEGRAL = "bool i8 i16 i32 i64 u8 u16 u32 u64"
+NATIVE = f"{INTEGRAL} {FLOAT} c64 c128"
 """The dtypes whose arithmetic is NumPy's own: all but the two-byte floats, which are widened and rounded once."""
 
 

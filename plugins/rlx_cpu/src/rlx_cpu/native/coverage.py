@@ -36,21 +36,21 @@ class Coverage:
 
 def coverage(ops: Sequence[type[Op]]) -> Iterator[Coverage]:
     """Yield which samples of every primitive the native table accepts, in the order of `ops`."""
-    found: dict[str, tuple[set[DType], dict[DType, str]]] = {}
+    by_op: dict[str, tuple[set[DType], dict[DType, str]]] = {}
     for program in programs(tuple(ops)):
         node = program.node
         if not program.is_static or node.op.decompose is not None:
             continue
-        has, lacks = found.setdefault(node.op.name, (set(), {}))
+        has, unsupported = by_op.setdefault(node.op.name, (set(), {}))
         dtype = next((v.dtype for v in node.present()), node.types[0].dtype)
         refusals = [k.refusal(node) for k in native.rows(type(node.op))]
         if any(r is None for r in refusals):
             has.add(dtype)
         else:
-            lacks.setdefault(dtype, str(refusals[0]) if refusals else "has no native kernel")
-    for name, (has, lacks) in found.items():
-        missing = tuple(d for d in ALL if d in lacks and d not in has)
-        yield Coverage(name, tuple(d for d in ALL if d in has), missing, lacks[missing[0]] if missing else "")
+            unsupported.setdefault(dtype, str(refusals[0]) if refusals else "has no native kernel")
+    for name, (has, unsupported) in by_op.items():
+        missing = tuple(d for d in ALL if d in unsupported and d not in has)
+        yield Coverage(name, tuple(d for d in ALL if d in has), missing, unsupported[missing[0]] if missing else "")
 
 
 def print_coverage(rows: Sequence[Coverage]) -> str:

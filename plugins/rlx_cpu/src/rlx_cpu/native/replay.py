@@ -95,11 +95,11 @@ def products() -> Iterator[Problem]:
     for activation_name in (None, "gelu", "silu", "relu"):
         types = ("f32[128, 384]", "f32[384, 1536]", "f32[1536]")
         yield Problem(biased, Sample(*types, activation=activation_name), (1, 2))
-    whole, row = (384, 1), (0, 1)
+    full, row = (384, 1), (0, 1)
     add = arithmetic.add.op
     for function in (activation.relu.op, *IDIOMS):
         region = ElementwiseRegion(
-            shape=(1024, 384), access=(whole, row, whole), results=(2, 1),
+            shape=(1024, 384), access=(full, row, full), results=(2, 1),
             steps=(RegionStep(add(), (0, 1)), RegionStep(function(), (3,)), RegionStep(add(), (4, 2))),
         )  # fmt: skip
         yield Problem(
@@ -149,18 +149,18 @@ def rows_and_moves() -> Iterator[Problem]:
 @cache
 def problems() -> tuple[tuple[str, Emit, Node, tuple[int, ...]], ...]:
     """Return (kernel, its emitter, its node, the operands that are bound) of everything that is hashed."""
-    found = []
-    small = ((p, ()) for p in programs(tuple(standard_ops())))
-    large = ((OpProgram(Case(p.op, p.sample)), p.bound) for p in larger_problems())
-    for program, bound in (*small, *large):
+    hashed = []
+    sample_programs = ((p, ()) for p in programs(tuple(standard_ops())))
+    larger_programs = ((OpProgram(Case(p.op, p.sample)), p.bound) for p in larger_problems())
+    for program, bound in (*sample_programs, *larger_programs):
         if not program.is_static:
             continue
         for row in native.rows(type(program.node.op)):
             emit = native.emitter(row.name)
             # Kernels with nested graphs consist of the code of other kernels.
             if emit is not None and not row.runs_nested and row.refusal(program.node) is None:
-                found.append((row.name, emit, program.node, bound))
-    return tuple(found)
+                hashed.append((row.name, emit, program.node, bound))
+    return tuple(hashed)
 
 
 def layout_of(node: Node, bound: Sequence[int]) -> Layout:
@@ -175,8 +175,8 @@ def hashes(isa: Isa) -> dict[str, str]:
     digests: dict[str, Any] = {}
     for kernel, emit, node, bound in problems():
         module = ir.Module("replay")
-        said = emit(module, node, layout_of(node, bound), isa, "kernel")
-        digests.setdefault(kernel, hashlib.sha256()).update(f"{module}\n{said!r}\n".encode())
+        emitted = emit(module, node, layout_of(node, bound), isa, "kernel")
+        digests.setdefault(kernel, hashlib.sha256()).update(f"{module}\n{emitted!r}\n".encode())
     return {kernel: digest.hexdigest()[:DIGITS] for kernel, digest in digests.items()}
 
 
@@ -195,12 +195,12 @@ def print_table(columns: Mapping[str, Mapping[str, str]]) -> str:
 def read_table(text: str) -> dict[str, dict[str, str]]:
     """Return instruction set → kernel → printed hash."""
     (_, *names), *rows = (line.split() for line in text.splitlines())
-    return {name: {kernel: found[i] for kernel, *found in rows} for i, name in enumerate(names)}
+    return {name: {kernel: digests[i] for kernel, *digests in rows} for i, name in enumerate(names)}
 
 
-def differences(kept: Mapping[str, str], made: Mapping[str, str]) -> list[str]:
+def differences(stored: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Return the kernels whose code has changed, or which have been added or removed."""
-    return sorted(kernel for kernel in {*kept, *made} if kept.get(kernel) != made.get(kernel))
+    return sorted(kernel for kernel in {*stored, *current} if stored.get(kernel) != current.get(kernel))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -208,8 +208,8 @@ def main(arguments: Sequence[str]) -> int:
     if "--update" in arguments:
         TABLE.write_text(print_table({isa.name: hashes(isa) for isa in ISAS}), encoding="utf-8")
         return 0
-    kept = read_table(TABLE.read_text(encoding="utf-8"))
-    differing = [f"{kernel} for {isa.name}" for isa in ISAS for kernel in differences(kept[isa.name], hashes(isa))]
+    stored = read_table(TABLE.read_text(encoding="utf-8"))
+    differing = [f"{kernel} for {isa.name}" for isa in ISAS for kernel in differences(stored[isa.name], hashes(isa))]
     print("\n".join(f"other code: {each}" for each in differing) or "the code is what it was")
     return bool(differing)
 

@@ -26,7 +26,7 @@ from rlx_core.system.records import define, frozen
 from rlx_cpu.native.contract import Emit, EmitSized
 from rlx_cpu.tier import reason_without
 
-__all__ = ["PREFIX", "NativeMeaning", "NativeTable", "WithGuests", "adopted", "is_guest", "is_native", "native"]
+__all__ = ["PREFIX", "NativeMeaning", "NativeTable", "ProgramEmitters", "adopted", "is_external", "is_native", "native"]
 
 PREFIX = "native_"
 _NATIVE = re.compile(rf"([a-z][a-z0-9_-]*\.)?{PREFIX}")
@@ -164,7 +164,7 @@ def is_native(kernel: str) -> bool:
     return _NATIVE.match(kernel) is not None
 
 
-def is_guest(kernel: str) -> bool:
+def is_external(kernel: str) -> bool:
     """Return whether the name of a native row is that of another package's."""
     return not kernel.startswith(PREFIX)
 
@@ -180,19 +180,19 @@ def adopted(row: Kernel, is_native_here: bool) -> Kernel | None:
 
 
 @frozen
-class WithGuests:
+class ProgramEmitters:
     """The emitters of a program: this package's by name, those of others from the rows of the target."""
 
-    own: NativeTable
+    builtin: NativeTable
     kernels: KernelTable
 
     def emitter(self, kernel: str) -> Emit | None:
         """See `NativeTable.emitter`."""
-        if not is_guest(kernel):
-            return self.own.emitter(kernel)
+        if not is_external(kernel):
+            return self.builtin.emitter(kernel)
         run = self.kernels.get(kernel).run
         return run.emit if isinstance(run, NativeMeaning) else None
 
     def sized(self, kernel: str) -> EmitSized | None:
         """See `NativeTable.sized`; kernels of others are made for each size."""
-        return None if is_guest(kernel) else self.own.sized(kernel)
+        return None if is_external(kernel) else self.builtin.sized(kernel)

@@ -59,9 +59,9 @@ def _granted(root: Path, membership: Path) -> Iterator[int]:
         for mount in mounts:
             group = mount / path.lstrip("/")
             for folder in (group, *group.parents):
-                found = read(folder)
-                if found is not None:
-                    yield found
+                cpus = read(folder)
+                if cpus is not None:
+                    yield cpus
                 if folder == mount:
                     break
 
@@ -72,8 +72,8 @@ def _groups(membership: Path) -> list[tuple[str, str]]:
         rows = [line.split(":", 2) for line in membership.read_text().splitlines()]
     except (OSError, UnicodeDecodeError):
         rows = []
-    found = [(row[1], row[2]) for row in rows if len(row) == 3 and ".." not in row[2].split("/")]
-    return found or [("", "/"), ("cpu", "/")]
+    groups = [(row[1], row[2]) for row in rows if len(row) == 3 and ".." not in row[2].split("/")]
+    return groups or [("", "/"), ("cpu", "/")]
 
 
 def _version_2(folder: Path) -> int | None:

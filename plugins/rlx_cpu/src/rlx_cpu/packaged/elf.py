@@ -105,9 +105,9 @@ def read_object(data: bytes) -> Object:
             sections[number] = Section(name, _bytes_of(data, headers[number]), max(1, alignment))
     relocations = tuple(
         Relocation(info, offset, which & 0xFFFFFFFF, which >> 32, addend)
-        for _, what, _, _, at, size, _, info, _, _ in headers
+        for _, what, _, _, start, size, _, info, _, _ in headers
         if what == _RELA and info in sections
-        for offset, which, addend in _RELOCATION.iter_unpack(data[at : at + size])
+        for offset, which, addend in _RELOCATION.iter_unpack(data[start : start + size])
     )
     return Object(machine, sections, symbols, relocations)
 
@@ -116,13 +116,13 @@ def _bytes_of(data: bytes, header: tuple[int, ...]) -> bytes:
     return data[header[4] : header[4] + header[5]]
 
 
-def _text(table: bytes, at: int) -> str:
-    return table[at : table.index(b"\0", at)].decode()
+def _text(table: bytes, offset: int) -> str:
+    return table[offset : table.index(b"\0", offset)].decode()
 
 
 def _symbols(table: bytes, names: bytes) -> list[Symbol]:
-    found = []
+    symbols = []
     for name_at, info, _, section, value, _ in _SYMBOL.iter_unpack(table):
         binding, place = info >> 4, None if section == 0 or section >= _RESERVED else section
-        found.append(Symbol(_text(names, name_at), place, value, binding in (_GLOBAL, _WEAK), binding == _WEAK))
-    return found
+        symbols.append(Symbol(_text(names, name_at), place, value, binding in (_GLOBAL, _WEAK), binding == _WEAK))
+    return symbols

@@ -30,21 +30,21 @@ _BASELINE: Final[Mapping[str, tuple[str, ...]]] = {"aarch64": ("asimd", "fp"), "
 _CPUINFO: Final = Path("/proc/cpuinfo")
 
 
-def reason_against(wanted: str, needs: Sequence[str]) -> str | None:
+def reason_against(architecture: str, needs: Sequence[str]) -> str | None:
     """Why code for an architecture that needs some features cannot run here, as the end of a sentence; `None` if it can."""
     if sys.platform != "linux":
         return f"is for Linux, and this is {platform.system() or sys.platform}"
-    if arch() != wanted:
-        return f"is for {wanted}, and this machine is {arch()}"
-    present = {*_BASELINE.get(wanted, ()), *features()}
+    if arch() != architecture:
+        return f"is for {architecture}, and this machine is {arch()}"
+    present = {*_BASELINE.get(architecture, ()), *features()}
     missing = [feature for feature in needs if feature not in present]
     return f"needs {', '.join(missing)}, which this processor lacks" if missing else None
 
 
 def arch() -> str:
     """This machine's architecture, as LLVM calls it."""
-    found = platform.machine().lower()
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(found, found)
+    machine = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
 
 @cache

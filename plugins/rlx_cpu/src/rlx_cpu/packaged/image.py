@@ -58,5 +58,5 @@ def image_from(form: Json, blobs: Blobs) -> Image:
         code.tobytes(),
         need(row.get("table"), int, "a table"),
         tuple(need(name, str, "a function") for name in imports),
-        {name: need(at, int, "an address") for name, at in exports.items()},
+        {name: need(address, int, "an address") for name, address in exports.items()},
     )

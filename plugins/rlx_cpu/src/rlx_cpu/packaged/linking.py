@@ -30,8 +30,8 @@ def linked(objects: Sequence[bytes]) -> Image:
     code = bytearray()
     starts = [_placed(each, code) for each in read]
     exports = _exports(read, starts)
-    asked = {symbol.name for each in read for symbol in each.symbols if symbol.section is None and symbol.is_shared}
-    imports = tuple(sorted(asked - exports.keys()))
+    undefined = {symbol.name for each in read for symbol in each.symbols if symbol.section is None and symbol.is_shared}
+    imports = tuple(sorted(undefined - exports.keys()))
     stubs = _aligned(len(code), 16)
     code += bytes(stubs - len(code) + _STUB[machine] * len(imports))
     table = _aligned(len(code), PAGE)
@@ -64,29 +64,29 @@ def _placed(read: Object, code: bytearray) -> dict[int, int]:
 
 
 def _exports(read: Sequence[Object], starts: Sequence[Mapping[int, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    exports: dict[str, int] = {}
     for each, places in zip(read, starts, strict=True):
         for symbol in each.symbols:
             if not symbol.is_shared or symbol.section is None:
                 continue
-            if symbol.name in found and not symbol.may_repeat:
+            if symbol.name in exports and not symbol.may_repeat:
                 raise KernelBuildError(f"package: two functions are called {symbol.name}")
-            found.setdefault(symbol.name, places[symbol.section] + symbol.value)
-    return found
+            exports.setdefault(symbol.name, places[symbol.section] + symbol.value)
+    return exports
 
 
-def _write_stub(code: bytearray, machine: int, at: int, word: int) -> None:
+def _write_stub(code: bytearray, machine: int, position: int, word: int) -> None:
     """A jump to the address in a word of the table."""
     if machine == _X86_64:
-        code[at : at + 6] = b"\xff\x25" + struct.pack("<i", word - (at + 6))  # jmp *word(%rip)
+        code[position : position + 6] = b"\xff\x25" + struct.pack("<i", word - (position + 6))  # jmp *word(%rip)
         return
-    pages = (word >> 12) - (at >> 12)
+    pages = (word >> 12) - (position >> 12)
     adrp = 0x90000010 | (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5  # adrp x16, word
     load = 0xF9400210 | (word & 0xFFF) >> 3 << 10  # ldr x16, [x16, word]
-    struct.pack_into("<III", code, at, adrp, load, 0xD61F0200)  # br x16
+    struct.pack_into("<III", code, position, adrp, load, 0xD61F0200)  # br x16
 
 
-def _fill(code: bytearray, machine: int, at: int, target: int, relocation: Relocation) -> None:
+def _fill(code: bytearray, machine: int, position: int, target: int, relocation: Relocation) -> None:
     """Write a relocation, computed from a symbol's distance.
 
     Raises:
@@ -95,18 +95,18 @@ def _fill(code: bytearray, machine: int, at: int, target: int, relocation: Reloc
     value, kind = target + relocation.addend, relocation.kind
     if (machine, kind) in _DISTANCES:
         nbytes = _DISTANCES[machine, kind]
-        if not -(1 << 8 * nbytes - 1) <= value - at < 1 << 8 * nbytes - 1:
+        if not -(1 << 8 * nbytes - 1) <= value - position < 1 << 8 * nbytes - 1:
             raise KernelBuildError("package: the code is too large to be linked")
-        code[at : at + nbytes] = (value - at).to_bytes(nbytes, "little", signed=True)
+        code[position : position + nbytes] = (value - position).to_bytes(nbytes, "little", signed=True)
     elif machine == _AARCH64 and kind in _BRANCHES:
-        if not -_REACH <= value - at < _REACH:
+        if not -_REACH <= value - position < _REACH:
             raise KernelBuildError("package: the code is too large to be linked")
-        _patch(code, at, 0x3FFFFFF, value - at >> 2)
+        _patch(code, position, 0x3FFFFFF, value - position >> 2)
     elif machine == _AARCH64 and kind == _PAGE_DISTANCE:
-        pages = (value >> 12) - (at >> 12)
-        _patch(code, at, 3 << 29 | 0x7FFFF << 5, (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
+        pages = (value >> 12) - (position >> 12)
+        _patch(code, position, 3 << 29 | 0x7FFFF << 5, (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
     elif machine == _AARCH64 and kind in _WITHIN_PAGE:
-        _patch(code, at, 0xFFF << 10, (value & 0xFFF) >> _WITHIN_PAGE[kind] << 10)
+        _patch(code, position, 0xFFF << 10, (value & 0xFFF) >> _WITHIN_PAGE[kind] << 10)
     else:
         raise KernelBuildError(
             f"package: relocations of kind {kind} are not linked here (architecture {machine} of ELF)"
@@ -131,6 +131,6 @@ _WITHIN_PAGE: Final = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
 """R_AARCH64_ADD_ABS_LO12_NC and R_AARCH64_LDST8 … 128_ABS_LO12_NC, with the bits that the scale of the access takes off."""
 
 
-def _patch(code: bytearray, at: int, mask: int, bits: int) -> None:
-    (instruction,) = struct.unpack_from("<I", code, at)
-    struct.pack_into("<I", code, at, instruction & ~mask | bits & mask)
+def _patch(code: bytearray, position: int, mask: int, bits: int) -> None:
+    (instruction,) = struct.unpack_from("<I", code, position)
+    struct.pack_into("<I", code, position, instruction & ~mask | bits & mask)

@@ -31,7 +31,7 @@ class MappedCode:
     def __init__(self, image: Image) -> None:
         if not (len(image.code) <= image.table <= _MOST_NBYTES and image.table % PAGE == 0):
             raise FormatError(f"package: the table of {len(image.code)} bytes of code does not lie at {image.table}")
-        if not all(0 <= at < len(image.code) for at in image.exports.values()):
+        if not all(0 <= offset < len(image.code) for offset in image.exports.values()):
             raise FormatError("package: a function lies outside of the code")
         words = [address_of(name) for name in image.imports]
         self._exports = image.exports
@@ -75,10 +75,10 @@ def address_of(name: str) -> int:
     Raises:
         FormatError: Native code calls no function of that name, or this system has none.
     """
-    found = of_the_c_library().get(name) or _of_the_interpreter().get(name)
-    if not found:
+    address = of_the_c_library().get(name) or _of_the_interpreter().get(name)
+    if not address:
         raise FormatError(f"package: its code calls {name}, which is not here, or which no code of rlx calls")
-    return found
+    return address
 
 
 def _of_the_interpreter() -> Mapping[str, int]:

@@ -39,13 +39,13 @@ def reason_against_code(form: Json, options: Mapping[str, Any]) -> str | None:
         return reason
     if version != VERSION:
         return f"is for version {version} of the run-time, and this rlx has {VERSION}"
-    wanted = options.get("cpu.isa", "auto")
-    if wanted not in ("auto", isa):
-        return f"is for {isa}, and cpu.isa is {wanted}"
+    requested = options.get("cpu.isa", "auto")
+    if requested not in ("auto", isa):
+        return f"is for {isa}, and cpu.isa is {requested}"
     if options.get("cpu.tier") == "numpy":
         return "is native, and cpu.tier is numpy"
-    asked = next((name for name in ("cpu.oracle", "cpu.poison") if options.get(name)), None)
-    return None if asked is None else f"runs as a whole, and {asked} looks at every step"
+    option = next((name for name in ("cpu.oracle", "cpu.poison") if options.get(name)), None)
+    return None if option is None else f"runs as a whole, and {option} looks at every step"
 
 
 def unpacked(form: Json, blobs: Blobs, threads: int, spin_us: int) -> Unpack:
@@ -57,8 +57,8 @@ def unpacked(form: Json, blobs: Blobs, threads: int, spin_us: int) -> Unpack:
     row = need(form, dict, "code")
     modules, programs = need(row.get("modules"), dict, "modules"), need(row.get("programs"), list, "programs")
     # The native entry requires an interpreter with a known array layout; with others every call takes the checked path.
-    wanted = (STEPS, ENTRY, RESULT_MEMORY) if interpreter.reason_against() is None else (STEPS,)
-    bring({name: MappedCode(image_from(modules.get(name), blobs)) for name in wanted if name not in codes})
+    needed = (STEPS, ENTRY, RESULT_MEMORY) if interpreter.reason_against() is None else (STEPS,)
+    bring({name: MappedCode(image_from(modules.get(name), blobs)) for name in needed if name not in codes})
     settings = RunSettings(threads, spin_us)
     image = None if row.get("code") is None else image_from(row["code"], blobs)
     code = None if image is None else MappedCode(image)

@@ -30,7 +30,7 @@ from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
 from rlx_cpu.native.runtime.native_steps import arguments_of, packs_of
 from rlx_cpu.native.runtime.own_code import module_of
 from rlx_cpu.native.runtime.steps import emit_function, functions_of, laid_out, reason_to_drive
-from rlx_cpu.native.table import WithGuests, is_native, native
+from rlx_cpu.native.table import ProgramEmitters, is_native, native
 from rlx_cpu.native.work import estimated_us
 from rlx_cpu.packaged.features import NEEDS
 from rlx_cpu.packaged.form import program_form
@@ -50,7 +50,7 @@ def packed(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant
     host = host_isa()
     assert host is not None, "where there is native code there is an instruction set"
     isa = portable(variant or host.name)
-    writer = Writer(isa, WithGuests(native, table), keep)
+    writer = Writer(isa, ProgramEmitters(native, table), keep)
     forms = [writer.add(lir, bindings) for lir, bindings in programs]
     arch, needs = NEEDS[isa.name]
     runtime = {name: writer.module(name) for name in (STEPS, ENTRY, RESULT_MEMORY)}
@@ -106,7 +106,7 @@ class Writer:
     def _emitted(self, lir: Lir) -> dict[int, Emitted]:
         """Return the function of each step, by its number."""
         functions, calls = functions_of(lir)
-        found: list[Emitted] = []
+        unique: list[Emitted] = []
         with yielding():
             for each in functions:
                 key = (each.kernel, each.node.op, each.layout)
@@ -121,8 +121,8 @@ class Writer:
                         f"package: {each.kernel} calls {emitted.foreign[0][0]}, a function of another library",
                         hint="rlx.save writes the program itself, which is compiled where it is loaded",
                     )
-                found.append(emitted)
-        return {number: found[place] for number, place in calls.items()}
+                unique.append(emitted)
+        return {number: unique[place] for number, place in calls.items()}
 
 
 def reason_against(number: int, step: Step) -> str | None:
@@ -149,7 +149,7 @@ def _program_form(lir: Lir, compiled: CompiledSteps, bindings: Bindings, keep: K
     packed: list[tuple[int, np.ndarray]] = []
     for each in packs_of(compiled, locations):
         roots = params if each.location.buffer.kind == "param" else plan.constants
-        at = At(roots[each.location.buffer.number], each.location.offset)
-        packed.append((each.word, each.pack.pack(memory.read(at, each.type, each.location.strides))))
+        address = At(roots[each.location.buffer.number], each.location.offset)
+        packed.append((each.word, each.pack.pack(memory.read(address, each.type, each.location.strides))))
     microseconds = {number: estimated_us(lir.steps[number], speed) for number in compiled.steps}
     return program_form(writer, compiled, arguments, packed, microseconds)

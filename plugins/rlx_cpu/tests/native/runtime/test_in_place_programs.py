@@ -26,11 +26,11 @@ from rlx_core.pipeline.compile import compile_graph
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.fuzz import Objects, complaint
 from rlx_core.testing.generate import Generated
-from rlx_cpu import ways
+from rlx_cpu import fuzz_setups
 from rlx_cpu.native.sharing import everything_is_shared
 
 HOST = PluginHost([rlx_cpu.plugin])
-WAYS = tuple(way for way in ways.WAYS if "2 threads" in (way.repeats, way.name))
+SETUPS = tuple(s for s in fuzz_setups.FUZZ_SETUPS if "2 threads" in (s.repeats, s.name))
 
 
 def momentum(w: Any, m: Any, g: Any) -> Any:
@@ -148,7 +148,7 @@ def test_a_program_in_place_gives_the_bits_of_the_one_apart(
     objects = Objects()  # what is given away changes where results lie, and hardly ever code
     for given in donations(graph):
         with everything_is_shared():
-            said = complaint(Generated(graph, arrays, given), WAYS, host=HOST, objects=objects)
+            said = complaint(Generated(graph, arrays, given), SETUPS, host=HOST, objects=objects)
         assert said is None, f"{given}: {said}"
 
 

@@ -12,8 +12,8 @@ from entries import jitted, opened
 import rlx_core as rlx
 from rlx_core.ir.array import unwrapped
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.runtime.result_memory import WORTH, allocating, allocator, handler_name, held_nbytes
-from rlx_cpu.native.runtime.result_memory_words import LARGE, MOST, SLOTS
+from rlx_cpu.native.runtime.result_memory import MIN_ALLOCATOR_NBYTES, allocating, allocator, handler_name, held_nbytes
+from rlx_cpu.native.runtime.result_memory_words import LARGE, MAX_CACHED_NBYTES, SLOTS
 
 pytestmark = pytest.mark.usefixtures("without_poison")
 
@@ -29,7 +29,7 @@ def test_numpy_takes_the_allocator() -> None:
     assert allocator() is not None
 
 
-@pytest.mark.parametrize("nbytes", [WORTH, LARGE, LARGE + 4])
+@pytest.mark.parametrize("nbytes", [MIN_ALLOCATOR_NBYTES, LARGE, LARGE + 4])
 def test_large_results_begin_at_a_cache_line_and_own_their_memory(nbytes: int) -> None:
     x = np.arange(nbytes // 4, dtype="f4")
     y = unwrapped(opened(jitted(lambda x: x + 1.0), x)(x))
@@ -41,11 +41,13 @@ def test_large_results_begin_at_a_cache_line_and_own_their_memory(nbytes: int) -
 
 
 def test_small_results_and_everybody_elses_arrays_are_numpys() -> None:
-    before = handler_name(np.empty(WORTH))
-    x = np.ones(WORTH // 4 - 1, "f4")
-    small, large = (unwrapped(opened(jitted(lambda x: rlx.exp(x)), a)(a)) for a in (x, np.ones(WORTH, "f4")))
+    before = handler_name(np.empty(MIN_ALLOCATOR_NBYTES))
+    x = np.ones(MIN_ALLOCATOR_NBYTES // 4 - 1, "f4")
+    small, large = (
+        unwrapped(opened(jitted(lambda x: rlx.exp(x)), a)(a)) for a in (x, np.ones(MIN_ALLOCATOR_NBYTES, "f4"))
+    )
     assert (handler_name(small), handler_name(large)) == (before, "rlx")
-    assert handler_name(np.empty(WORTH)) == before
+    assert handler_name(np.empty(MIN_ALLOCATOR_NBYTES)) == before
 
 
 def test_a_block_is_found_again_by_who_asks_for_about_as_much() -> None:
@@ -60,14 +62,15 @@ def test_a_block_is_found_again_by_who_asks_for_about_as_much() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    for nbytes in (LARGE, MOST // 3, MOST // 2 + 1, MOST + 1, LARGE - 1):
+    for nbytes in (LARGE, MAX_CACHED_NBYTES // 3, MAX_CACHED_NBYTES // 2 + 1, MAX_CACHED_NBYTES + 1, LARGE - 1):
         blocks = [block(nbytes) for _ in range(2 * SLOTS)]
         del blocks
-        assert 0 < held_nbytes() <= MOST
+        assert 0 < held_nbytes() <= MAX_CACHED_NBYTES
 
 
 def test_bytes_stay_when_an_array_is_resized() -> None:
-    for before, after in [(WORTH, 3 * WORTH), (LARGE, WORTH), (WORTH, LARGE), (LARGE, 2 * LARGE)]:
+    shortest = MIN_ALLOCATOR_NBYTES
+    for before, after in [(shortest, 3 * shortest), (LARGE, shortest), (shortest, LARGE), (LARGE, 2 * LARGE)]:
         array = block(before)
         array[:] = np.arange(before) % 251
         array.resize(after, refcheck=False)
@@ -77,7 +80,7 @@ def test_bytes_stay_when_an_array_is_resized() -> None:
 
 
 def test_zeros_are_zero_in_a_block_that_was_used() -> None:
-    for nbytes in (WORTH, LARGE):
+    for nbytes in (MIN_ALLOCATOR_NBYTES, LARGE):
         used = block(nbytes)
         used[:] = 1
         del used

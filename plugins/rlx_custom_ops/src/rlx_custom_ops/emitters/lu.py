@@ -39,8 +39,8 @@ def factors(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emi
         b.ret_void()
         return Emitted(name, uses_threads=False)
     source, packed, pivots, permutation, scratch = (pointer_at(b, buffers, k) for k in range(5))
-    number, place, room = memory_type(i32), memory_type(i64), aligned(rows.nbytes + 8 * n)
-    start = offset(b, scratch, (tid, room))
+    number, place, thread_nbytes = memory_type(i32), memory_type(i64), aligned(rows.nbytes + 8 * n)
+    start = offset(b, scratch, (tid, thread_nbytes))
     chosen = offset(b, start, rows.nbytes)
     with counting(b, *share(b, stack, tid, nthreads)) as s:
         matrix = Elimination.begin(b, rows, start)
@@ -58,7 +58,7 @@ def factors(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emi
             b.store(lower, ends[0], align=4)
             b.store(upper, ends[1], align=4)
     b.ret_void()
-    return Emitted(name, workspace=room, uses_threads=systems.uses_threads)
+    return Emitted(name, workspace=thread_nbytes, uses_threads=systems.uses_threads)
 
 
 @native.register(Slogdet, dtypes="f32 f64", when=is_small, accepts_strides=False, priority=1)
@@ -87,7 +87,7 @@ def determinant(module: Any, node: Node, layout: Layout, isa: Any, name: str) ->
             x = matrix.load(matrix.at(i, i))
             direction = b.select(b.fcmp_ordered("==", x, zero), zero, b.copysign(one, x))
             direction = b.select(b.fcmp_unordered("uno", x, x), x, direction)
-            for at, value, combine in ((sign_at, direction, b.fmul), (log_at, matrix.log_modulus(x), b.fadd)):
-                b.store(combine(b.load(at, typ=element, align=size), value), at, align=size)
+            for accumulator, value, combine in ((sign_at, direction, b.fmul), (log_at, matrix.log_modulus(x), b.fadd)):
+                b.store(combine(b.load(accumulator, typ=element, align=size), value), accumulator, align=size)
     b.ret_void()
     return Emitted(name, workspace=max(1, rows.nbytes), uses_threads=systems.uses_threads)

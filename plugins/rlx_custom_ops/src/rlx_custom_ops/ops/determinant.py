@@ -68,8 +68,8 @@ class Slogdet(Op):
         if not a.dtype.is_complex:
             return (ZERO,) if isinstance(g_log, Zero) else (matrices_of(g_log) * adjoint(inverse(a)),)
         # d log det = tr(a⁻¹ da), of which the logarithm of the modulus is the real part and the phase the imaginary one.
-        turning = imag(present(g_sign, sign) * conjugate(sign))
-        scale = make_complex(0.5 * present(g_log, log_modulus), turning)
+        phase_slope = imag(present(g_sign, sign) * conjugate(sign))
+        scale = make_complex(0.5 * present(g_log, log_modulus), phase_slope)
         return (matrices_of(scale) * adjoint(inverse(a)),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> tuple[Value | Zero, Value | Zero]:

@@ -62,18 +62,18 @@ class Eig(Op):
 
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
         expect_square("a", a)
-        found = a.with_dtype(c64 if real_type(a).dtype.itemsize == 4 else c128)
-        return found.with_shape(a.shape[:-1]), found
+        vectors = a.with_dtype(c64 if real_type(a).dtype.itemsize == 4 else c128)
+        return vectors.with_shape(a.shape[:-1]), vectors
 
     def reference(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         w = np.empty(a.shape[:-1], np.result_type(a.dtype, np.complex64))
         v = np.empty(a.shape, w.dtype)
         for index in finite(a, w, v):
             try:
-                found = np.linalg.eig(a[index])
+                eigen = np.linalg.eig(a[index])
             except np.linalg.LinAlgError:
                 raise no_convergence("eig", index) from None
-            w[index], v[index] = in_order(*found)
+            w[index], v[index] = in_order(*eigen)
         return w, v
 
     def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value | Zero, ...]:

@@ -85,8 +85,8 @@ class Lu(Op):
         lower, upper = parts(lu)
         inner = tril(matmul(adjoint(lower), tril(g[0], k=-1)), k=-1) + triu(matmul(triu(g[0]), adjoint(upper)))
         left = triangular_solve(lu, inner, operation="adjoint", unit_diagonal=True)
-        found = adjoint(triangular_solve(lu, adjoint(left), lower=False))
-        return (rows_of(found, argsort(permutation, axis=-1)),)
+        cotangent = adjoint(triangular_solve(lu, adjoint(left), lower=False))
+        return (rows_of(cotangent, argsort(permutation, axis=-1)),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero, Zero]:
         """With w = l⁻¹ p ȧ u⁻¹: l̇ = l strictly lower(w) and u̇ = upper(w) u."""

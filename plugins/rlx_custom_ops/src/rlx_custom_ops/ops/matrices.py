@@ -105,8 +105,8 @@ def real_type(x: TensorType, *shape: Dim) -> TensorType:
 
 def adjoint(x: Any) -> Any:
     """The conjugate transpose, xᴴ."""
-    turned = matrix_transpose(x)
-    return conjugate(turned) if turned.dtype.is_complex else turned
+    transposed = matrix_transpose(x)
+    return conjugate(transposed) if transposed.dtype.is_complex else transposed
 
 
 def hermitian(x: Any) -> Any:

@@ -41,8 +41,8 @@ def norm(x: Any, ord: Order = None, axis: int | tuple[int, int] | None = None, k
             raise AxisError(f"norm: {ord!r} is a norm of matrices, which have 2 axes")
         return rlx.linalg.vector_norm(x, axis=axes[0], keepdims=keepdims, ord=2 if ord is None else ord)
     last = rlx.moveaxis(x, axes, (-2, -1))
-    found = rlx.linalg.matrix_norm(last, keepdims=keepdims, ord="fro" if ord is None else ord)
-    return rlx.moveaxis(found, (-2, -1), axes) if keepdims else found
+    result = rlx.linalg.matrix_norm(last, keepdims=keepdims, ord="fro" if ord is None else ord)
+    return rlx.moveaxis(result, (-2, -1), axes) if keepdims else result
 
 
 def cond(a: Any, ord: Order = None) -> Any:

@@ -36,8 +36,8 @@ def phases(vectors: np.ndarray) -> np.ndarray:
         return np.ones(vectors.shape[-1], vectors.dtype)
     modulus = np.abs(vectors)
     pivots = np.argmax(modulus >= PIVOT * modulus.max(axis=-2, keepdims=True), axis=-2)
-    found = np.take_along_axis(vectors, pivots[..., None, :], axis=-2)[..., 0, :]
-    return np.asarray(found.conj() / np.abs(found))
+    pivot_values = np.take_along_axis(vectors, pivots[..., None, :], axis=-2)[..., 0, :]
+    return np.asarray(pivot_values.conj() / np.abs(pivot_values))
 
 
 def pivot_mask(vectors: Any) -> Any:

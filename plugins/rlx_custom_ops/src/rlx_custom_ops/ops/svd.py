@@ -82,10 +82,10 @@ class Svd(Op):
         u, s, vh = empty_factors(a)
         for index in finite(a, u, s, vh):
             try:
-                found = np.linalg.svd(a[index], full_matrices=False)
+                factors = np.linalg.svd(a[index], full_matrices=False)
             except np.linalg.LinAlgError:
                 raise no_convergence("svd", index) from None
-            u[index], s[index], vh[index] = with_fixed_phases(*found)
+            u[index], s[index], vh[index] = with_fixed_phases(*factors)
         return u, s, vh
 
     def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value, Value]) -> tuple[Value, ...]:
@@ -118,8 +118,8 @@ class Svd(Op):
         moved_v, moved_u = matmul(t[0], v), matmul(adjoint(t[0]), u)
         p = matmul(adjoint(u), moved_v)
         both = inverse_gaps(s) * hermitian(p)
-        apart = inverse_sums(s) * (0.5 * (p - adjoint(p)))
-        t_u, t_v = matmul(u, both + apart), matmul(v, both - apart)
+        antisymmetric = inverse_sums(s) * (0.5 * (p - adjoint(p)))
+        t_u, t_v = matmul(u, both + antisymmetric), matmul(v, both - antisymmetric)
         reciprocal = rows(inverse_values(s))
         if u.shape[-2] != u.shape[-1]:
             t_u = t_u + outside(u, p, moved_v) * reciprocal

@@ -79,10 +79,10 @@ class TriangularSolve(Op):
         x = b.copy()
         # By columns, as the machine code does, so that a NaN or an infinity reaches the same unknowns.
         for i in range(size) if is_forward else reversed(range(size)):
-            rest = slice(i + 1, size) if is_forward else slice(0, i)
+            remaining = slice(i + 1, size) if is_forward else slice(0, i)
             if not self.unit_diagonal:
                 x[..., i, :] /= matrix[..., i, i, None]
-            x[..., rest, :] -= matrix[..., rest, i, None] * x[..., None, i, :]
+            x[..., remaining, :] -= matrix[..., remaining, i, None] * x[..., None, i, :]
         return x
 
     def check_diagonal(self, a: np.ndarray) -> None:

@@ -65,9 +65,9 @@ class Csr:
     @classmethod
     def of(cls, data: Any, pattern: Pattern) -> Csr:
         """A matrix of a known pattern. The data are taken as they are: pytrees put other things there than arrays."""
-        made = object.__new__(cls)
-        made.data, made.pattern = data, pattern
-        return made
+        result = object.__new__(cls)
+        result.data, result.pattern = data, pattern
+        return result
 
     @classmethod
     def from_coo(cls, data: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Csr:
@@ -136,8 +136,8 @@ class Csr:
     @property
     def H(self) -> Csr:
         """The conjugate transpose."""
-        turned = self.T
-        return Csr.of(conjugate(turned.data), turned.pattern)
+        transposed = self.T
+        return Csr.of(conjugate(transposed.data), transposed.pattern)
 
     def todense(self) -> Any:
         """All elements: [m, n]."""
@@ -184,8 +184,8 @@ class Csr:
             )
         if self.pattern == other.pattern:
             return Csr.of(self.data + other.data, self.pattern)
-        pattern, own, others = self.pattern.united(other.pattern)
-        return Csr.of(_added(self.data, own, pattern) + _added(other.data, others, pattern), pattern)
+        pattern, positions, other_positions = self.pattern.united(other.pattern)
+        return Csr.of(_added(self.data, positions, pattern) + _added(other.data, other_positions, pattern), pattern)
 
     def __sub__(self, other: Any) -> Csr:
         return self + -other if isinstance(other, Csr) else NotImplemented

@@ -39,9 +39,11 @@ class Pattern:
 
     def __attrs_post_init__(self) -> None:
         rows, columns = self.shape
-        for name, found in (("indices", self.indices), ("indptr", self.indptr)):
-            if found.ndim != 1 or found.dtype.kind not in "iu":
-                raise ShapeError(f"sparse: {name} must be integers on one axis, not {found.dtype}{list(found.shape)}")
+        for name, numbers in (("indices", self.indices), ("indptr", self.indptr)):
+            if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+                raise ShapeError(
+                    f"sparse: {name} must be integers on one axis, not {numbers.dtype}{list(numbers.shape)}"
+                )
         if len(self.indptr) != rows + 1:
             raise ShapeError(f"sparse: indptr of {rows} rows has {rows + 1} elements, not {len(self.indptr)}")
         if self.indptr[0] != 0 or self.indptr[-1] != len(self.indices) or (np.diff(self.indptr) < 0).any():
@@ -99,11 +101,11 @@ class Pattern:
     def at(cls, rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> tuple[Pattern, np.ndarray]:
         """The pattern of elements at these places in any order, and which of its elements each of them is."""
         m, n = shape
-        for name, found, size in (("row", rows, m), ("column", columns, n)):
-            if found.size and not 0 <= found.min() <= found.max() < size:
+        for name, numbers, size in (("row", rows, m), ("column", columns, n)):
+            if numbers.size and not 0 <= numbers.min() <= numbers.max() < size:
                 raise IndexRangeError(
                     f"sparse: a {name} is outside of {size} {name}s",
-                    Fact("found", f"{found.min()} .. {found.max()}"),
+                    Fact("found", f"{numbers.min()} .. {numbers.max()}"),
                 )
         places, which = np.unique(rows.astype(np.int64) * n + columns, return_inverse=True)
         row, column = np.divmod(places, n) if n else (places, places)

@@ -19,7 +19,7 @@ from rlx_custom_ops.errors import (
 
 __all__ = ["elements", "least_squares", "matrix", "solved"]
 
-FAR: Final = 1e-3
+HERMITIAN_TOLERANCE: Final = 1e-3
 """From which part of the largest element on a difference from the adjoint is no rounding any more."""
 
 ITERATIONS: Final[dict[str, Any]] = {"cg": spl.cg, "bicgstab": spl.bicgstab, "gmres": spl.gmres}
@@ -35,11 +35,11 @@ def matrix(op: Any, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: 
     if op.method not in ("cholesky", "cg"):
         return a
     mirrored = a.conj().T.tocsr()
-    apart, largest = abs(a - mirrored).max(), abs(a).max()
-    if apart > FAR * largest:
+    difference, largest = abs(a - mirrored).max(), abs(a).max()
+    if difference > HERMITIAN_TOLERANCE * largest:
         raise LinearAlgebraError(
             f"{op.name}: {which(index)} is not Hermitian, as method {op.method!r} needs: an element and its mirror differ "
-            f"by {apart:.3g}, where the largest element is {largest:.3g}",
+            f"by {difference:.3g}, where the largest element is {largest:.3g}",
             hint="methods 'lu', 'bicgstab' and 'gmres' take any square matrix",
         )
     return (a + mirrored) * 0.5
@@ -59,16 +59,16 @@ def least_squares(op: Any, a: Any, b: np.ndarray, index: tuple[int, ...], rtol: 
     if not (np.isfinite(a.data).all() and np.isfinite(b).all()):
         return np.full((a.shape[1], b.shape[1]), np.nan, b.dtype)
     x = np.empty((a.shape[1], b.shape[1]), b.dtype)
-    most = 4 * sum(a.shape) if op.maxiter is None else op.maxiter
+    max_iterations = 4 * sum(a.shape) if op.maxiter is None else op.maxiter
     for column in range(b.shape[1]):
         right = np.ascontiguousarray(b[:, column])
-        x[:, column], status = spl.lsqr(a, right, atol=rtol, btol=rtol, conlim=0, iter_lim=most)[:2]
-        rest = right - a @ x[:, column]
-        gradient = float(np.linalg.norm(a.conj().T @ rest))
+        x[:, column], status = spl.lsqr(a, right, atol=rtol, btol=rtol, conlim=0, iter_lim=max_iterations)[:2]
+        residual = right - a @ x[:, column]
+        gradient = float(np.linalg.norm(a.conj().T @ residual))
         if status == 7:  # of all its reasons to stop the one that is no solution
             raise NotConvergedError(
-                f"{op.name}: lsqr for {which(index)} did not converge: after {most} iterations |aᴴ (b - a x)| of column "
-                f"{column} is {gradient:.3g}",
+                f"{op.name}: lsqr for {which(index)} did not converge: after {max_iterations} iterations "
+                f"|aᴴ (b - a x)| of column {column} is {gradient:.3g}",
                 Fact("batch index", list(index)),
                 hint="more iterations (maxiter), a larger rtol, or damp",
                 residual=gradient,
@@ -100,14 +100,14 @@ def factor(op: Any, a: Any, index: tuple[int, ...]) -> Any:
         else {}
     )
     try:
-        found = spl.splu(a.tocsc(), **settings)
+        factors = spl.splu(a.tocsc(), **settings)
     except RuntimeError as error:
         raise not_factored(op, index, error) from None
-    if is_cholesky and not (np.array_equal(found.perm_r, found.perm_c) and (found.U.diagonal().real > 0).all()):
+    if is_cholesky and not (np.array_equal(factors.perm_r, factors.perm_c) and (factors.U.diagonal().real > 0).all()):
         raise NotPositiveDefiniteError(
             f"{op.name}: {which(index)} is not positive definite: a pivot of its factors is not positive"
         )
-    return found
+    return factors
 
 
 def not_factored(op: Any, index: tuple[int, ...], error: RuntimeError) -> LinearAlgebraError:

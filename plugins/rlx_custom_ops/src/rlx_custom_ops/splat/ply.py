@@ -123,22 +123,24 @@ def vertices(content: bytes, header: Header) -> dict[str, np.ndarray]:
         return from_text(content, header)
     kinds = [(name, ENDS[header.encoding] + kind) for name, kind in header.properties.items()]
     row = np.dtype(kinds)
-    held = len(content) - header.nbytes
-    if header.vertices * row.itemsize > held:
+    available = len(content) - header.nbytes
+    if header.vertices * row.itemsize > available:
         raise FormatError(
             f"ply: {header.vertices} vertices of {row.itemsize} bytes need {header.vertices * row.itemsize} bytes, "
-            f"and the file holds {held} behind its header"
+            f"and the file holds {available} behind its header"
         )
     table = np.frombuffer(content, row, header.vertices, header.nbytes)
     return {name: table[name].astype(np.float32) for name in header.properties}
 
 
 def from_text(content: bytes, header: Header) -> dict[str, np.ndarray]:
-    wanted = header.vertices * len(header.properties)
-    held = (len(content) - header.nbytes + 1) // 2  # a number takes a digit and a space at least
-    words = content[header.nbytes :].split(maxsplit=wanted)[:wanted] if wanted <= held else []
-    if len(words) < wanted:
-        raise FormatError(f"ply: {header.vertices} vertices need {wanted} numbers, and the file does not hold as many")
+    expected = header.vertices * len(header.properties)
+    available = (len(content) - header.nbytes + 1) // 2  # a number takes a digit and a space at least
+    words = content[header.nbytes :].split(maxsplit=expected)[:expected] if expected <= available else []
+    if len(words) < expected:
+        raise FormatError(
+            f"ply: {header.vertices} vertices need {expected} numbers, and the file does not hold as many"
+        )
     try:
         table = np.array(words, dtype="S").astype(np.float32) if words else np.empty(0, np.float32)
     except ValueError as error:
@@ -147,34 +149,36 @@ def from_text(content: bytes, header: Header) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(header.properties)}
 
 
-def gaussians_of(found: dict[str, np.ndarray]) -> Gaussians:
+def gaussians_of(properties: dict[str, np.ndarray]) -> Gaussians:
     """The Gaussians that the properties say.
 
     Raises:
         FormatError: One is missing, or there are other numbers of spherical harmonics than bands have.
     """
-    rest = sum(name.startswith("f_rest_") for name in found)
-    if rest % 3 or rest // 3 not in COEFFICIENTS:
-        raise FormatError(f"ply: there are {rest} properties f_rest_*, and not 0, 9, 24 or 45")
+    higher_count = sum(name.startswith("f_rest_") for name in properties)
+    if higher_count % 3 or higher_count // 3 not in COEFFICIENTS:
+        raise FormatError(f"ply: there are {higher_count} properties f_rest_*, and not 0, 9, 24 or 45")
 
     def columns(*names: str) -> np.ndarray:
-        missing = [name for name in names if name not in found]
+        missing = [name for name in names if name not in properties]
         if missing:
             raise FormatError(
-                f"ply: the vertices have no {', '.join(missing[:5])}", Fact("there are", ", ".join(found))
+                f"ply: the vertices have no {', '.join(missing[:5])}", Fact("there are", ", ".join(properties))
             )
-        return np.stack([found[name] for name in names], axis=1)
+        return np.stack([properties[name] for name in names], axis=1)
 
     first = columns("f_dc_0", "f_dc_1", "f_dc_2")
     count = len(first)
-    others = columns(*(f"f_rest_{i}" for i in range(rest))) if rest else np.empty((count, 0), np.float32)
+    others = (
+        columns(*(f"f_rest_{i}" for i in range(higher_count))) if higher_count else np.empty((count, 0), np.float32)
+    )
     return Gaussians(
         positions=columns("x", "y", "z"),
         scales=columns("scale_0", "scale_1", "scale_2"),
         rotations=columns("rot_1", "rot_2", "rot_3", "rot_0"),
         opacities=columns("opacity")[:, 0],
         colors=np.float32(0.5) + np.float32(BAND_0) * first,
-        sh=np.ascontiguousarray(others.reshape(count, 3, rest // 3).swapaxes(1, 2)),
+        sh=np.ascontiguousarray(others.reshape(count, 3, higher_count // 3).swapaxes(1, 2)),
     )
 
 
@@ -187,11 +191,11 @@ def write_ply(path: str | os.PathLike[str], gaussians: Gaussians) -> None:
     """
     scene = Gaussians(*(np.asarray(part, np.float32) for part in gaussians))
     count = expect_gaussians(scene)
-    rest = scene.sh.swapaxes(1, 2).reshape(count, 3 * scene.sh.shape[1])
+    coefficients = scene.sh.swapaxes(1, 2).reshape(count, 3 * scene.sh.shape[1])
     columns = {
         **{name: scene.positions[:, i] for i, name in enumerate("xyz")},
         **{f"f_dc_{i}": (scene.colors[:, i] - np.float32(0.5)) / np.float32(BAND_0) for i in range(3)},
-        **{f"f_rest_{i}": rest[:, i] for i in range(rest.shape[1])},
+        **{f"f_rest_{i}": coefficients[:, i] for i in range(coefficients.shape[1])},
         "opacity": scene.opacities,
         **{f"scale_{i}": scene.scales[:, i] for i in range(3)},
         **{f"rot_{(i + 1) % 4}": scene.rotations[:, i] for i in (3, 0, 1, 2)},
@@ -199,11 +203,11 @@ def write_ply(path: str | os.PathLike[str], gaussians: Gaussians) -> None:
     table = np.stack([column.astype("<f4") for column in columns.values()], axis=1)
     lines = ["ply", "format binary_little_endian 1.0", f"element vertex {count}"]
     header = "\n".join([*lines, *(f"property float {name}" for name in columns), "end_header", ""])
-    whole = Path(path)
-    part = whole.with_name(f".{whole.name}.{os.getpid()}.part")
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         part.write_bytes(header.encode("ascii") + table.astype("<f4").tobytes())
-        part.replace(whole)
+        part.replace(target)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise FileError(f"write_ply: {os.fspath(path)!r} cannot be written: {error.strerror or error}") from None

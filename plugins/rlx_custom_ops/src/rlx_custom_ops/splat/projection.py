@@ -106,8 +106,8 @@ def project(
     if antialiased:
         opacities = opacities * sqrt(maximum((sharp_xx * sharp_yy - xy * xy) / determinant, FAINTEST))
     order = argsort(depth)
-    found = Splats(centres, conics, radii, opacities, maximum(colors, 0.0))
-    return Splats(*(take(part, order, axis=0) for part in found))
+    splats = Splats(centres, conics, radii, opacities, maximum(colors, 0.0))
+    return Splats(*(take(part, order, axis=0) for part in splats))
 
 
 class Axes:
@@ -162,15 +162,15 @@ def up_to_degree(sh: Any, degree: int | None) -> Any:
     return sh[:, : (degree + 1) ** 2 - 1]
 
 
-def rounder(scales: Any, most: float) -> Any:
-    """Logarithms of standard deviations, none of which is less than the largest over `most`.
+def rounder(scales: Any, limit: float) -> Any:
+    """Logarithms of standard deviations, none of which is less than the largest over `limit`.
 
     Raises:
-        ConfigError: `most` is below 1.
+        ConfigError: `limit` is below 1.
     """
-    if not most >= 1:
-        raise ConfigError(f"splat: max_anisotropy must be at least 1, not {most!r}")
-    return maximum(scales, rlx.max(scales, axis=1, keepdims=True) - math.log(most))
+    if not limit >= 1:
+        raise ConfigError(f"splat: max_anisotropy must be at least 1, not {limit!r}")
+    return maximum(scales, rlx.max(scales, axis=1, keepdims=True) - math.log(limit))
 
 
 def expect_picture(width: int, height: int) -> None:

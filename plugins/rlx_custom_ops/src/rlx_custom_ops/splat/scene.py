@@ -65,11 +65,11 @@ def expect_gaussians(gaussians: Gaussians) -> int:
         ShapeError: One has other dims.
     """
     count = (*gaussians.positions.shape, 0)[0]
-    wanted = {"positions": (3,), "scales": (3,), "rotations": (4,), "opacities": (), "colors": (3,)}
-    for name, rest in wanted.items():
-        found = tuple(getattr(gaussians, name).shape)
-        if found != (count, *rest):
-            raise ShapeError(f"splat: {name} must be {[count, *rest]}, not {list(found)}")
+    expected = {"positions": (3,), "scales": (3,), "rotations": (4,), "opacities": (), "colors": (3,)}
+    for name, trailing in expected.items():
+        shape = tuple(getattr(gaussians, name).shape)
+        if shape != (count, *trailing):
+            raise ShapeError(f"splat: {name} must be {[count, *trailing]}, not {list(shape)}")
     sh = tuple(gaussians.sh.shape)
     if len(sh) != 3 or (sh[0], sh[2]) != (count, 3) or sh[1] not in (0, 3, 8, 15):
         raise ShapeError(f"splat: sh must be [{count}, 0 | 3 | 8 | 15, 3], not {list(sh)}")

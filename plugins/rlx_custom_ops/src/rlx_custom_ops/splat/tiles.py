@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rlx_custom_ops.splat.ops.dense import MOST
+from rlx_custom_ops.splat.ops.dense import MAX_ALPHA
 
 __all__ = ["backward", "forward"]
 
@@ -42,8 +42,8 @@ def tiles(
         in_rows = is_seen & (centres[:, 1] + radii >= rows.start) & (centres[:, 1] - radii <= rows.stop)
         for left in range(0, op.width, SIDE):
             columns = slice(left, min(left + SIDE, op.width))
-            reaches = in_rows & (centres[:, 0] + radii >= columns.start) & (centres[:, 0] - radii <= columns.stop)
-            splats = np.flatnonzero(reaches)
+            is_covered = in_rows & (centres[:, 0] + radii >= columns.start) & (centres[:, 0] - radii <= columns.stop)
+            splats = np.flatnonzero(is_covered)
             if splats.size:
                 yield tile(op, rows, columns, splats, centres, conics, radii, opacities)
 
@@ -64,14 +64,14 @@ def tile(
     xx, xy, yy = conics[splats].T
     falloff = np.exp(-0.5 * (xx * x * x + yy * y * y) - xy * x * y)
     covered = opacities[splats] * falloff
-    alpha = np.minimum(covered, centres.dtype.type(MOST))
+    alpha = np.minimum(covered, centres.dtype.type(MAX_ALPHA))
     is_shown = (alpha >= op.alpha_cutoff) & (x * x + y * y <= radii[splats] ** 2)
     alpha = np.where(is_shown, alpha, 0)
     before = np.ones_like(alpha)
     np.cumprod(1 - alpha[:, :-1], axis=1, out=before[:, 1:])
     is_shown &= before >= op.transmittance_threshold
     return SplatTile(
-        rows, columns, splats, x, y, falloff, np.where(is_shown, alpha, 0), is_shown & (covered < MOST), before
+        rows, columns, splats, x, y, falloff, np.where(is_shown, alpha, 0), is_shown & (covered < MAX_ALPHA), before
     )
 
 
@@ -96,11 +96,11 @@ def backward(op: Any, cotangents: tuple[np.ndarray, ...], g: np.ndarray, *splats
     for each in tiles(op, *shapes):
         here, weights = each.splats, each.before * each.alpha
         g_tile = g[each.rows, each.columns].reshape(-1, 4)
-        worth = g_tile[:, :3] @ colors[here].T + g_tile[:, 3:]
+        d_weights = g_tile[:, :3] @ colors[here].T + g_tile[:, 3:]
         d_colors[here] += weights.T @ g_tile[:, :3]
-        light = weights * worth
+        light = weights * d_weights
         behind = light.sum(axis=1, keepdims=True) - np.cumsum(light, axis=1)
-        d_alpha = np.where(each.is_free, each.before * worth - behind / (1 - each.alpha), 0)
+        d_alpha = np.where(each.is_free, each.before * d_weights - behind / (1 - each.alpha), 0)
         d_opacities[here] += (d_alpha * each.falloff).sum(axis=0)
         d_power = d_alpha * each.alpha
         x, y = each.x, each.y

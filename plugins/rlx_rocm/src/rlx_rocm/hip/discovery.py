@@ -96,8 +96,8 @@ def _described(cupy: Any, number: int, properties: Mapping[str, Any]) -> Found:
     version = int(cupy.cuda.runtime.driverGetVersion())
     driver = f"{version // 10_000_000}.{version // 100_000 % 100}"
     name = properties["name"].decode() or architecture
-    said = f"HIP {driver}, CuPy {cupy.__version__}, HIPRTC {hiprtc.HIPRTC.version}, {architecture}"
-    return Found(number, architecture, facts_of(properties, name=name, driver=said, feature=FEATURE))
+    driver_text = f"HIP {driver}, CuPy {cupy.__version__}, HIPRTC {hiprtc.HIPRTC.version}, {architecture}"
+    return Found(number, architecture, facts_of(properties, name=name, driver=driver_text, feature=FEATURE))
 
 
 _devices: dict[tuple[int, int], Device] = {}

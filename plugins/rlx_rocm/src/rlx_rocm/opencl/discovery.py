@@ -102,7 +102,7 @@ def _device(number: int, each: Found) -> Device:
 def _described(device: cl.Device) -> Found:
     is_amd = any(word in f"{device.platform.name} {device.vendor}".lower() for word in ("amd", "advanced micro"))
     is_cpu = bool(device.type & cl.device_type.CPU)
-    lacks = ["c64", "c128"] + ([] if "cl_khr_fp64" in device.extensions.split() else ["f64"])
+    unsupported = ["c64", "c128"] + ([] if "cl_khr_fp64" in device.extensions.split() else ["f64"])
     facts = DeviceFacts(
         name=device.name.strip(),
         driver=f"{device.platform.name.strip()} {device.driver_version.strip()}",
@@ -113,6 +113,6 @@ def _described(device: cl.Device) -> Found:
         shared_nbytes=device.local_mem_size,
         units=device.max_compute_units,
         is_processor=is_cpu,
-        lacks=frozenset(lacks),
+        lacks=frozenset(unsupported),
     )
     return Found(device, facts, 2 if is_cpu else 0 if is_amd else 1)

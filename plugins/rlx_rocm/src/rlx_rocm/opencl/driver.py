@@ -131,11 +131,11 @@ class OpenClDriver(Driver):
 
     @guarded
     def build(self, source: str, binary: bytes | None = None) -> cl.Program:
-        made = (
+        program = (
             cl.Program(self.context, source) if binary is None else cl.Program(self.context, [self._device], [binary])
         )
         try:
-            return made.build(options=self._options, cache_dir=False)
+            return program.build(options=self._options, cache_dir=False)
         except cl.Error as error:
             log = str(error).strip()
             raise KernelBuildError(
@@ -147,8 +147,8 @@ class OpenClDriver(Driver):
     @guarded
     def binary_of(self, module: cl.Program) -> bytes | None:
         with self._translated():
-            found = module.get_info(cl.program_info.BINARIES)
-        return bytes(found[0]) if found and found[0] else None
+            binaries = module.get_info(cl.program_info.BINARIES)
+        return bytes(binaries[0]) if binaries and binaries[0] else None
 
     @guarded
     def launch(

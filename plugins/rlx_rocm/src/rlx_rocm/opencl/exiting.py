@@ -85,5 +85,5 @@ def guarded(method: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P
         finally:
             driver.guard.leave()
 
-    found: Any = called
-    return found
+    wrapped: Any = called
+    return wrapped

@@ -28,31 +28,31 @@ def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.FunctionAr
     p, simd, operands = plan.problem, plan.simd, len(plan.layout.operands)
     batches, heads, queries, keys = _shape(plan)
     place = plan.layout.results[DBIAS]
-    at, stored = ScoresStrides.of(place, is_mask=False), Stored(simd, place.type.dtype)
+    strides, stored = ScoresStrides.of(place, is_mask=False), Stored(simd, place.type.dtype)
     shared = pointer_at(b, buffers, operands + len(plan.layout.results))
     logits, out = offset(b, shared, plan.segment_sums), pointer_at(b, buffers, operands + DBIAS)
     steps = (p.heads * plan.logits_nbytes, plan.logits_nbytes, plan.row_nbytes)
     sizes = zip((p.batch, p.heads, p.queries), (batches, heads, queries), steps, strict=True)
-    summed = [(size, step) for size, own, step in sizes if own != size]
+    summed = [(size, step) for size, extent, step in sizes if extent != size]
     with counting(b, *share(b, batches * heads * queries, part, parts)) as unit:
-        query, rest = b.srem(unit, sized(b, queries)), b.sdiv(unit, sized(b, queries))
-        head, batch = b.srem(rest, sized(b, heads)), b.sdiv(rest, sized(b, heads))
+        query, remaining = b.srem(unit, sized(b, queries)), b.sdiv(unit, sized(b, queries))
+        head, batch = b.srem(remaining, sized(b, heads)), b.sdiv(remaining, sized(b, heads))
         line = offset(b, logits, *zip((batch, head, query), steps, strict=True))
-        there = offset(b, out, (batch, at.batch), (head, at.head), (query, at.query))
+        destination = offset(b, out, (batch, strides.batch), (head, strides.head), (query, strides.query))
         if keys != p.keys:
             by_vector = [(plan.cut.key_columns // simd.lanes, simd.nbytes)]
             total = simd.reduce(b, _sum(b, plan, line, [*summed, *by_vector]), "add")
-            stored.store_scalar(b, total, there)
+            stored.store_scalar(b, total, destination)
         else:
             with counting(b, 0, p.keys, simd.lanes) as key:
                 value = _sum(b, plan, offset(b, line, (key, simd.itemsize)), summed)
-                stored.store_row(b, value, offset(b, there, (key, at.key)), at.key, key, p.keys)
+                stored.store_row(b, value, offset(b, destination, (key, strides.key)), strides.key, key, p.keys)
 
 
 def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.LlvmValue) -> None:
     """Set the bias's cotangent to 0: the result does not depend on the bias."""
     place = plan.layout.results[DBIAS]
-    at, stored = ScoresStrides.of(place, is_mask=False), Stored(plan.simd, place.type.dtype)
+    strides, stored = ScoresStrides.of(place, is_mask=False), Stored(plan.simd, place.type.dtype)
     start = pointer_at(b, buffers, len(plan.layout.operands) + DBIAS)
     batches, heads, queries, keys = _shape(plan)
     with (
@@ -61,8 +61,10 @@ def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.LlvmValue) -> No
         counting(b, 0, queries) as query,
         counting(b, 0, keys) as key,
     ):
-        there = offset(b, start, (batch, at.batch), (head, at.head), (query, at.query), (key, at.key))
-        stored.store_scalar(b, ir.LlvmConstant(plan.simd.element, 0.0), there)
+        destination = offset(
+            b, start, (batch, strides.batch), (head, strides.head), (query, strides.query), (key, strides.key)
+        )
+        stored.store_scalar(b, ir.LlvmConstant(plan.simd.element, 0.0), destination)
 
 
 def _shape(plan: BackwardPlan) -> tuple[Dim, Dim, Dim, Dim]:

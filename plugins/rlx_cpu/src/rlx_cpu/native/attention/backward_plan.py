@@ -63,8 +63,8 @@ class BackwardCut:
     @property
     def numbers(self) -> dict[str, int]:
         """Values of the unknown numbers for known sizes."""
-        dealt = {"queries_group": self.group, "queries_blocks": self.blocks, "queries_segments": self.segments}
-        return {**dealt, **numbers(_KEY_ROWS, self.key_rows)}
+        query_sizes = {"queries_group": self.group, "queries_blocks": self.blocks, "queries_segments": self.segments}
+        return {**query_sizes, **numbers(_KEY_ROWS, self.key_rows)}
 
 
 def products_of(problem: AttentionProblem) -> int:
@@ -98,10 +98,10 @@ class Head:
 class BackwardPlan(AttentionPlan):
     """The choices for the backward pass."""
 
-    dealt: BackwardCut = field()
+    partition: BackwardCut = field()
 
-    @dealt.default
-    def _dealt(self) -> BackwardCut:
+    @partition.default
+    def _partition(self) -> BackwardCut:
         return BackwardCut.of(self.problem, self.cut)
 
     @property
@@ -113,7 +113,7 @@ class BackwardPlan(AttentionPlan):
         """An operand as the right side of a product over positions."""
         p = self.problem
         positions, tiles = (
-            (p.queries, self.dealt.key_rows.pieces) if position in (Q, DY) else (p.keys, self.cut.rows.pieces)
+            (p.queries, self.partition.key_rows.pieces) if position in (Q, DY) else (p.keys, self.cut.rows.pieces)
         )
         features = p.width if position in (V, DY) else p.features
         panels = cut(-(-features // self.cut.lanes), self.cut.outputs.size)
@@ -122,8 +122,8 @@ class BackwardPlan(AttentionPlan):
     def left(self, position: int) -> tuple[int, int]:
         """Bytes from a row to the next and a feature to the next, where q or dy is the left side."""
         if self.stored.is_same:
-            at = self.operand(position)
-            return at.position, at.feature
+            strides = self.operand(position)
+            return strides.position, strides.feature
         features = self.problem.features if position == Q else self.problem.width
         return features * self.simd.itemsize, self.simd.itemsize
 
@@ -139,7 +139,7 @@ class BackwardPlan(AttentionPlan):
     @property
     def segments(self) -> int:
         """Number of segments of an item."""
-        return self.dealt.segments
+        return self.partition.segments
 
     @property
     def has_segments(self) -> bool:
@@ -175,7 +175,7 @@ class BackwardPlan(AttentionPlan):
     def memory(self) -> dict[str, int]:
         """Bytes of each part of a thread's workspace."""
         p, itemsize = self.problem, self.simd.itemsize
-        rows = self.cut.rows.size * self.dealt.group
+        rows = self.cut.rows.size * self.partition.group
         block = rows * self.row_nbytes
         has_cap = self.op.attn_logit_softcap is not None
         widened = 0 if self.stored.is_same else rows * itemsize

@@ -37,7 +37,7 @@ class BackwardProducts:
         self._name = name
         self._made: dict[Hashable, ir.Function] = {}
         p, simd, row = plan.problem, plan.simd, plan.row_nbytes
-        by_rows, by_keys, block = plan.cut.rows.sizes, plan.dealt.key_rows.sizes, (row, simd.itemsize)
+        by_rows, by_keys, block = plan.cut.rows.sizes, plan.partition.key_rows.sizes, (row, simd.itemsize)
         k, q, dy, dq = plan.right(K), plan.right(Q), plan.right(DY), plan.result(Q)
         into_dq = {"c": (dq.position, dq.feature), "result": plan.stored, "columns": p.features}
         self._kernels: dict[str, Kernels] = {
@@ -91,13 +91,15 @@ class BackwardProducts:
     ) -> None:
         """`dq = du·k` of a block, over keys before `end`."""
         plan = self._plan
-        at, right = plan.result(Q), plan.right(K)
+        strides, right = plan.result(Q), plan.right(K)
         with counting(b, *tiles) as tile:
             start = start_of(b, plan.cut.rows, tile)
             a = offset(b, head.memory["du"], (b.sub(start, first), plan.row_nbytes))
             with counting(b, 0, right.panels.pieces) as panel:
                 vector = start_of(b, right.panels, panel)
-                place = offset(b, head.dq, (start, at.position), (times(b, vector, plan.cut.lanes), at.feature))
+                place = offset(
+                    b, head.dq, (start, strides.position), (times(b, vector, plan.cut.lanes), strides.feature)
+                )
 
                 def panel_at(vectors: int, vector: ir.LlvmValue = vector) -> ir.LlvmValue:
                     return right.panel(b, head.k_ready, vector, index(0), vectors)
@@ -113,7 +115,7 @@ class BackwardProducts:
             name: `dk` or `dv`.
             first: The block's first query, and `count`, how many there are.
         """
-        plan, simd, key_rows = self._plan, self._plan.simd, self._plan.dealt.key_rows
+        plan, simd, key_rows = self._plan, self._plan.simd, self._plan.partition.key_rows
         is_dk = name == "dk"
         block, right = head.memory["du" if is_dk else "weights"], plan.right(Q if is_dk else DY)
         ready = head.q_ready if is_dk else head.dy_ready

@@ -27,66 +27,66 @@ def differentiate_row(
         with counting(b, 0, end, simd.lanes) as key:
             body(key, times(b, key, simd.itemsize))
 
-    def load(line: ir.LlvmValue, at: ir.LlvmValue) -> ir.LlvmValue:
-        return simd.load(b, offset(b, line, at), align=simd.nbytes)
+    def load(line: ir.LlvmValue, position: ir.LlvmValue) -> ir.LlvmValue:
+        return simd.load(b, offset(b, line, position), align=simd.nbytes)
 
-    def store(value: ir.LlvmValue, line: ir.LlvmValue, at: ir.LlvmValue) -> None:
-        simd.store(b, value, offset(b, line, at), align=simd.nbytes)
+    def store(value: ir.LlvmValue, line: ir.LlvmValue, position: ir.LlvmValue) -> None:
+        simd.store(b, value, offset(b, line, position), align=simd.nbytes)
 
     def fold(place: ir.LlvmValue) -> ir.LlvmValue:
         return b.load(place, typ=simd.vector, align=simd.itemsize)
 
     largest = register(b, simd, simd.constant(-inf))
 
-    def find_largest(key: ir.LlvmValue, at: ir.LlvmValue) -> None:
-        z, slope = logits.at(b, rows, row, key, load(weights, at))
-        store(z, weights, at)
+    def find_largest(key: ir.LlvmValue, position: ir.LlvmValue) -> None:
+        z, slope = logits.at(b, rows, row, key, load(weights, position))
+        store(z, weights, position)
         if slope is not None:
-            store(slope, slopes, at)
+            store(slope, slopes, position)
         b.store(simd.maximum(b, z, fold(largest)), largest, align=simd.itemsize)
 
     over(find_largest)
-    found = simd.reduce(b, fold(largest), "max")
-    is_hidden = b.fcmp_ordered("==", found, number(simd, -inf))
-    pivot = simd.splat(b, b.select(is_hidden, number(simd, 0.0), found))
+    maximum = simd.reduce(b, fold(largest), "max")
+    is_hidden = b.fcmp_ordered("==", maximum, number(simd, -inf))
+    pivot = simd.splat(b, b.select(is_hidden, number(simd, 0.0), maximum))
     total, mixed = register(b, simd, simd.zero), register(b, simd, simd.zero)
     all_hidden = simd.splat(b, is_hidden)
 
-    def exponentials(key: ir.LlvmValue, at: ir.LlvmValue) -> None:
-        z = load(weights, at)
+    def exponentials(key: ir.LlvmValue, position: ir.LlvmValue) -> None:
+        z = load(weights, position)
         if plan.is_uniform(logits):
             # All keys that there are get weight 1, which nothing depends on.
             is_key = simd.below(b, key, problem.keys)
             z = b.select(b.and_(all_hidden, is_key), simd.zero, z)
         e = NATIVE.call(b, activation.exp.op, problem.dtype, (b.fsub(z, pivot),))
-        store(e, weights, at)
+        store(e, weights, position)
         b.store(b.fadd(fold(total), e), total, align=simd.itemsize)
 
     over(exponentials)
-    whole = simd.reduce(b, fold(total), "add")
-    inverse = b.fdiv(number(simd, 1.0), whole)
+    denominator = simd.reduce(b, fold(total), "add")
+    inverse = b.fdiv(number(simd, 1.0), denominator)
     if op.empty_row == "zero" and logits.may_hide:
-        is_empty = b.fcmp_ordered("==", whole, number(simd, 0.0))
+        is_empty = b.fcmp_ordered("==", denominator, number(simd, 0.0))
         inverse = b.select(is_empty, number(simd, 0.0), inverse)
     factor = simd.splat(b, inverse)
 
-    def normalise(key: ir.LlvmValue, at: ir.LlvmValue) -> None:
-        share_of_key = b.fmul(load(weights, at), factor)
-        store(share_of_key, weights, at)
-        b.store(simd.multiply_add(b, share_of_key, load(du, at), fold(mixed)), mixed, align=simd.itemsize)
+    def normalise(key: ir.LlvmValue, position: ir.LlvmValue) -> None:
+        share_of_key = b.fmul(load(weights, position), factor)
+        store(share_of_key, weights, position)
+        b.store(simd.multiply_add(b, share_of_key, load(du, position), fold(mixed)), mixed, align=simd.itemsize)
 
     over(normalise)
     mean = simd.splat(b, simd.reduce(b, fold(mixed), "add"))
 
-    def differentiate(key: ir.LlvmValue, at: ir.LlvmValue) -> None:
-        change = b.fmul(load(weights, at), b.fsub(load(du, at), mean))
+    def differentiate(key: ir.LlvmValue, position: ir.LlvmValue) -> None:
+        change = b.fmul(load(weights, position), b.fsub(load(du, position), mean))
         if plan.is_uniform(logits):
             change = b.select(all_hidden, simd.zero, change)
         if dw is not None:
-            store(change, dw, at)
+            store(change, dw, position)
         if op.attn_logit_softcap is not None:
-            change = b.fmul(change, load(slopes, at))
-        store(b.fmul(change, simd.constant(op.scale)), du, at)
+            change = b.fmul(change, load(slopes, position))
+        store(b.fmul(change, simd.constant(op.scale)), du, position)
 
     over(differentiate)
     done = b.and_(b.add(end, index(simd.lanes - 1)), index(-simd.lanes))

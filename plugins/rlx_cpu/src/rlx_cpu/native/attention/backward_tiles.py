@@ -59,13 +59,13 @@ class SharedHead:
 
     def operand(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
         """Return the start address of a head of an operand."""
-        at = plan.operand(position)
-        return offset(b, self.pointers.operands[position], (self.batch, at.batch), (head, at.head))
+        strides = plan.operand(position)
+        return offset(b, self.pointers.operands[position], (self.batch, strides.batch), (head, strides.head))
 
     def result(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
         """Return the start address of a head of a result."""
-        at = plan.result(position)
-        return offset(b, self.pointers.results[position], (self.batch, at.batch), (head, at.head))
+        strides = plan.result(position)
+        return offset(b, self.pointers.results[position], (self.batch, strides.batch), (head, strides.head))
 
 
 @frozen(eq=False)
@@ -106,7 +106,7 @@ class Backward:
             prologue=prologue,
             notes={
                 "tile": f"{plan.cut.rows.size}x{plan.cut.panels.size * plan.cut.lanes}",
-                **({"queries": plan.cut.rows.size * plan.dealt.group} if plan.cut.is_known else {}),
+                **({"queries": plan.cut.rows.size * plan.partition.group} if plan.cut.is_known else {}),
             },
         )
 
@@ -120,7 +120,7 @@ class Backward:
         for i, (heads, positions, features) in enumerate(
             ((p.heads, p.queries, p.features), (p.kv_heads, p.keys, p.features), (p.kv_heads, p.keys, p.width))
         ):
-            at, start = plan.result(i), pointer_at(b, buffers, len(plan.layout.operands) + i)
+            strides, start = plan.result(i), pointer_at(b, buffers, len(plan.layout.operands) + i)
             with (
                 counting(b, 0, p.batch) as batch,
                 counting(b, 0, heads) as head,
@@ -128,7 +128,12 @@ class Backward:
                 counting(b, 0, features) as feature,
             ):
                 place = offset(
-                    b, start, (batch, at.batch), (head, at.head), (position, at.position), (feature, at.feature)
+                    b,
+                    start,
+                    (batch, strides.batch),
+                    (head, strides.head),
+                    (position, strides.position),
+                    (feature, strides.feature),
                 )
                 plan.stored.store_scalar(b, zero, place)
         if plan.bias is not None:
@@ -140,13 +145,13 @@ class Backward:
         plan, p, segments = self.plan, self.plan.problem, self.plan.segments
         products, logits = BackwardProducts(plan, self.name), Logits(plan.placed, plan.simd, buffers)
         pointers = Pointers.of(b, plan, buffers)
-        own, place = {}, offset(b, pointers.shared, plan.shared, (thread, plan.own))
+        thread_memory, place = {}, offset(b, pointers.shared, plan.shared, (thread, plan.own))
         for name, nbytes in plan.memory.items():
-            own[name], place = place, offset(b, place, nbytes)
+            thread_memory[name], place = place, offset(b, place, nbytes)
         with counting(b, *share(b, plan.items * segments, part, parts)) as unit:
             segment, item = b.srem(unit, sized(b, segments)), b.sdiv(unit, sized(b, segments))
             kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
-            memory = dict(own)
+            memory = dict(thread_memory)
             if plan.has_segments:
                 memory["dk"] = offset(b, pointers.shared, (unit, sum(plan.sums.values())))
                 memory["dv"] = offset(b, memory["dk"], plan.sums["dk"])
@@ -182,11 +187,11 @@ class Backward:
     ) -> None:
         """The blocks of a segment: of some of the query heads that share a head of keys."""
         plan, p = self.plan, self.plan.problem
-        members, of_head = p.heads // p.kv_heads, sized(b, plan.dealt.blocks)
-        first, last = share(b, members * plan.dealt.blocks, segment, sized(b, plan.segments))
-        last_member = b.sdiv(b.add(last, sized(b, plan.dealt.blocks - 1)), of_head)
+        members, of_head = p.heads // p.kv_heads, sized(b, plan.partition.blocks)
+        first, last = share(b, members * plan.partition.blocks, segment, sized(b, plan.segments))
+        last_member = b.sdiv(b.add(last, sized(b, plan.partition.blocks - 1)), of_head)
         with counting(b, b.sdiv(first, of_head), last_member) as member:
-            skipped = times(b, member, plan.dealt.blocks)
+            skipped = times(b, member, plan.partition.blocks)
             blocks = most(b, b.sub(first, skipped), index(0)), least(b, b.sub(last, skipped), of_head)
             head = b.add(times(b, shared.kv_head, members), member)
             q, dy = (shared.operand(b, plan, position, head) for position in (Q, DY))
@@ -217,8 +222,8 @@ class Backward:
         """A range of blocks of queries of one query head."""
         plan, p = self.plan, self.plan.problem
         with counting(b, *blocks) as block:
-            tile = times(b, block, plan.dealt.group)
-            tile_end = least(b, b.add(tile, sized(b, plan.dealt.group)), sized(b, plan.cut.rows.pieces))
+            tile = times(b, block, plan.partition.group)
+            tile_end = least(b, b.add(tile, sized(b, plan.partition.group)), sized(b, plan.cut.rows.pieces))
             first = start_of(b, plan.cut.rows, tile)
             count = b.sub(start_of(b, plan.cut.rows, tile_end), first)
             _, end = head.logits.visible(b, first, count)
@@ -241,8 +246,8 @@ class Backward:
             return head
         q, dy = head.memory["q_rows"], head.memory["dy_rows"]
         for source, position, place, features in ((head.q, Q, q, p.features), (head.dy, DY, dy, p.width)):
-            at = plan.operand(position)
-            copy_rows(b, plan.words, offset(b, source, (first, at.position)), at, place, count, features)
+            strides = plan.operand(position)
+            copy_rows(b, plan.words, offset(b, source, (first, strides.position)), strides, place, count, features)
         return evolve(head, q=q, dy=dy)
 
     def _combine(self, b: ir.IRBuilder, arguments: tuple[ir.FunctionArgument, ...]) -> None:
@@ -256,16 +261,18 @@ class Backward:
             kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
             sums = offset(b, shared, (item, plan.segments * sum(plan.sums.values())))
             for position, start, right in ((K, 0, plan.right(Q)), (V, plan.sums["dk"], plan.right(DY))):
-                at = plan.result(position)
-                out = offset(b, pointer_at(b, buffers, operands + position), (batch, at.batch), (kv_head, at.head))
-                self._deliver(b, offset(b, sums, start), out, at, right, (key, b.add(key, index(1))))
+                strides = plan.result(position)
+                out = offset(
+                    b, pointer_at(b, buffers, operands + position), (batch, strides.batch), (kv_head, strides.head)
+                )
+                self._deliver(b, offset(b, sums, start), out, strides, right, (key, b.add(key, index(1))))
 
     def _deliver(
         self,
         b: ir.IRBuilder,
         sums: ir.LlvmValue,
         out: ir.LlvmValue,
-        at: HeadStrides,
+        strides: HeadStrides,
         right: ByPosition,
         keys: tuple[ir.LlvmValue, ir.LlvmValue] | None = None,
     ) -> None:
@@ -287,5 +294,5 @@ class Backward:
                         b.fadd(b.load(total, typ=simd.vector, align=simd.itemsize), more), total, align=simd.itemsize
                     )
                 value = b.load(total, typ=simd.vector, align=simd.itemsize)
-            place = offset(b, out, (key, at.position), (column, at.feature))
-            plan.stored.store_row(b, value, place, at.feature, column, right.features)
+            place = offset(b, out, (key, strides.position), (column, strides.feature))
+            plan.stored.store_row(b, value, place, strides.feature, column, right.features)

@@ -24,11 +24,11 @@ _BLOCK, _GROUP = map(unknown, ("block", "group"))
 
 def _any_size(problem: AttentionProblem, isa: Isa) -> TileShape:
     """The tile for sizes that are not known: there are enough keys, and enough queries unless it is known how many."""
-    queries = problem.queries if is_known(problem.queries) else ENOUGH
-    return tile_for(max(queries, 1), ENOUGH, isa.lanes(problem.dtype), isa.registers)
+    queries = problem.queries if is_known(problem.queries) else DEFAULT_QUERIES
+    return tile_for(max(queries, 1), DEFAULT_QUERIES, isa.lanes(problem.dtype), isa.registers)
 
 
-ENOUGH: Final = 128
+DEFAULT_QUERIES: Final = 128
 """Queries and keys for which tiles of unknown sizes are made."""
 
 
@@ -79,12 +79,12 @@ class AttentionCut:
         rows = cut(p.queries, tile.rows)
         panels = cut(-(-p.keys // lanes), tile.vectors)
         # As many accumulators as fit into registers together with one vector of A and one of B for each column.
-        most = min((isa.registers - 1) // (tile.rows + 1), 8)
+        max_outputs = min((isa.registers - 1) // (tile.rows + 1), 8)
         block = max(1, sizes.row_nbytes // (panels.size * lanes * p.dtype.itemsize))
         group = sizes.tiles
         while group > 1 and p.batch * p.heads * -(-rows.pieces // group) < sizes.items:
             group //= 2
-        block, outputs = min(block, max(panels.pieces, 1)), cut(-(-p.width // lanes), most)
+        block, outputs = min(block, max(panels.pieces, 1)), cut(-(-p.width // lanes), max_outputs)
         return cls(p, sizes, lanes, rows, panels, block, outputs, group)
 
     @property

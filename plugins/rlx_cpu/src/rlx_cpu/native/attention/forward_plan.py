@@ -17,7 +17,7 @@ __all__ = ["AttentionTile", "ForwardPlan"]
 class AttentionTile:
     """Context for the code of one row tile: its rows, its operands, and the per-thread memory."""
 
-    at: ScoreRows
+    score_rows: ScoreRows
     rows: int
     q: ir.LlvmValue
     keys: ir.LlvmValue
@@ -42,7 +42,7 @@ class ForwardPlan(AttentionPlan):
         return (
             is_known(queries)
             and queries <= self.cut.sizes.few_queries
-            and all(at.feature == self.stored.itemsize for at in both)
+            and all(strides.feature == self.stored.itemsize for strides in both)
         )
 
     @property

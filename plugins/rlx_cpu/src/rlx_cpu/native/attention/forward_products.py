@@ -33,11 +33,11 @@ class ForwardProducts:
         self._values: dict[tuple[int, int], ir.Function] = {}
         for rows in plan.cut.rows.sizes:
             for vectors in () if plan.reads_keys else plan.cut.panels.sizes:
-                made = self._score_kernel(rows, vectors)
-                self._scores[rows, vectors] = made.emit(f"{name}.scores{rows}x{vectors}")
+                kernel = self._score_kernel(rows, vectors)
+                self._scores[rows, vectors] = kernel.emit(f"{name}.scores{rows}x{vectors}")
             for vectors in plan.cut.outputs.sizes:
-                made = self._value_kernel(rows, vectors)
-                self._values[rows, vectors] = made.emit(f"{name}.values{rows}x{vectors}")
+                kernel = self._value_kernel(rows, vectors)
+                self._values[rows, vectors] = kernel.emit(f"{name}.values{rows}x{vectors}")
 
     def scores(
         self,
@@ -61,9 +61,9 @@ class ForwardProducts:
             column = times(b, start, simd.lanes)
             place = offset(b, tile.sums, (start, simd.nbytes))
             for vectors in by_size(b, self._plan.cut.outputs, panel):
-                there = right.panel(b, tile.values, start, first_key, vectors)
+                packed = right.panel(b, tile.values, start, first_key, vectors)
                 # Sums start at zero in memory, so no block is treated as the first.
-                arguments = MicrokernelArguments.alone(tile.scores, there, place, count, column, is_first=false)
+                arguments = MicrokernelArguments.alone(tile.scores, packed, place, count, column, is_first=false)
                 b.call(self._values[tile.rows, vectors], arguments.present)
 
     def _score_panels(
@@ -107,12 +107,12 @@ class ForwardProducts:
                 query: ir.LlvmValue = query,
                 rows: list[ir.LlvmValue] = rows,
             ) -> None:
-                at = times(b, feature, stored.itemsize)
-                factor = stored.load(b, offset(b, query, at), mask)
+                byte_offset = times(b, feature, stored.itemsize)
+                factor = stored.load(b, offset(b, query, byte_offset), mask)
                 for total, key in zip(sums, rows, strict=True):
                     so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
-                    found = simd.multiply_add(b, factor, stored.load(b, offset(b, key, at), mask), so_far)
-                    b.store(found, total, align=simd.itemsize)
+                    updated = simd.multiply_add(b, factor, stored.load(b, offset(b, key, byte_offset), mask), so_far)
+                    b.store(updated, total, align=simd.itemsize)
 
             for total in sums:
                 b.store(simd.zero, total, align=simd.itemsize)

@@ -62,14 +62,14 @@ def _weigh(
     lines = [offset(b, tile.scores, (row, plan.score_nbytes)) for row in rows]
     largest = [register(b, simd, simd.constant(-inf)) for _ in rows]
     with counting(b, 0, count, simd.lanes) as column:
-        for row, line, found in zip(rows, lines, largest, strict=True):
+        for row, line, maximum in zip(rows, lines, largest, strict=True):
             place = offset(b, line, (column, simd.itemsize))
             product = simd.load(b, place, align=simd.nbytes)
-            score, _ = logits.at(b, tile.at, row, b.add(first_key, column), product)
+            score, _ = logits.at(b, tile.score_rows, row, b.add(first_key, column), product)
             simd.store(b, score, place, align=simd.nbytes)
-            so_far = b.load(found, typ=simd.vector, align=simd.itemsize)
-            b.store(simd.maximum(b, score, so_far), found, align=simd.itemsize)
-    pivots = [_Pivot.of(b, plan, tile, row, found) for row, found in zip(rows, largest, strict=True)]
+            so_far = b.load(maximum, typ=simd.vector, align=simd.itemsize)
+            b.store(simd.maximum(b, score, so_far), maximum, align=simd.itemsize)
+    pivots = [_Pivot.of(b, plan, tile, row, maximum) for row, maximum in zip(rows, largest, strict=True)]
     totals = [register(b, simd, simd.zero) for _ in rows]
     with counting(b, 0, count, simd.lanes) as column:
         for line, pivot, total in zip(lines, pivots, totals, strict=True):
@@ -106,8 +106,8 @@ class _Pivot:
     ) -> Self:
         simd = plan.simd
         before = simd.load_scalar(b, offset(b, tile.maxima, (row, simd.itemsize)))
-        found = simd.reduce(b, b.load(largest, typ=simd.vector, align=simd.itemsize), "max")
-        now = b.select(b.fcmp_ordered(">", found, before), found, before)
+        maximum = simd.reduce(b, b.load(largest, typ=simd.vector, align=simd.itemsize), "max")
+        now = b.select(b.fcmp_ordered(">", maximum, before), maximum, before)
         # A row that has seen no key yet has no maximum to subtract.
         pivot = b.select(b.fcmp_ordered("==", now, number(simd, -inf)), number(simd, 0.0), now)
         return cls(before, now, simd.splat(b, pivot))
@@ -115,7 +115,7 @@ class _Pivot:
 
 def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, logits: Logits) -> None:
     """Sums over totals, to where the result lies."""
-    p, simd, op, at = plan.problem, plan.simd, plan.op, plan.result(Q)
+    p, simd, op, strides = plan.problem, plan.simd, plan.op, plan.result(Q)
     with counting(b, 0, tile.rows) as row:
         total = simd.load_scalar(b, offset(b, tile.totals, (row, simd.itemsize)))
         inverse = b.fdiv(number(simd, 1.0), total)
@@ -131,8 +131,8 @@ def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, logits
         factor = simd.splat(b, inverse)
         for column in map(index, range(0, plan.cut.output_columns, simd.lanes)):
             value = b.fmul(simd.load(b, _sum(b, plan, tile, row, column), align=simd.nbytes), factor)
-            place = offset(b, tile.out, (row, at.position), (column, at.feature))
-            plan.stored.store_row(b, value, place, at.feature, column, p.width)
+            place = offset(b, tile.out, (row, strides.position), (column, strides.feature))
+            plan.stored.store_row(b, value, place, strides.feature, column, p.width)
 
 
 def _add_values(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir.LlvmValue) -> None:

@@ -59,30 +59,30 @@ class Forward:
         products = ForwardProducts(plan, self.name, buffers)
         operands = len(plan.layout.operands)
         q, k, v, out = (pointer_at(b, buffers, i) for i in (Q, K, V, operands))
-        own = offset(b, pointer_at(b, buffers, operands + 1), (thread, plan.workspace))
+        thread_memory = offset(b, pointer_at(b, buffers, operands + 1), (thread, plan.workspace))
         q_at, k_at, v_at, out_at = plan.operand(Q), plan.operand(K), plan.operand(V), plan.result(Q)
-        packed_values = offset(b, own, plan.keys_nbytes)
+        packed_values = offset(b, thread_memory, plan.keys_nbytes)
         tile_memory = [offset(b, packed_values, plan.values.nbytes)]
         for nbytes in plan.tile_nbytes[:-1]:
             tile_memory.append(offset(b, tile_memory[-1], nbytes))
         logits = Logits(plan.placed, plan.simd, buffers)
-        held = b.alloca(I64)
-        b.store(index(-1), held, align=8)
+        packed_head = b.alloca(I64)
+        b.store(index(-1), packed_head, align=8)
         low, high = share(b, plan.cut.items, part, parts)
         row_items = sized(b, plan.cut.row_items)
         with counting(b, low, high) as item:
-            row_item, rest = b.srem(item, row_items), b.sdiv(item, row_items)
-            head, batch = b.srem(rest, index(p.heads)), b.sdiv(rest, index(p.heads))
+            row_item, remaining = b.srem(item, row_items), b.sdiv(item, row_items)
+            head, batch = b.srem(remaining, index(p.heads)), b.sdiv(remaining, index(p.heads))
             kv_head = b.sdiv(head, index(p.heads // p.kv_heads))
             keys = offset(b, k, (batch, k_at.batch), (kv_head, k_at.head))
             values = offset(b, v, (batch, v_at.batch), (kv_head, v_at.head))
             which = b.add(times(b, batch, p.kv_heads), kv_head)
-            with b.if_then(b.icmp_signed("!=", b.load(held, typ=I64, align=8), which)):
+            with b.if_then(b.icmp_signed("!=", b.load(packed_head, typ=I64, align=8), which)):
                 if not plan.reads_keys:
                     by = (k_at.feature, k_at.position)
-                    pack_head(b, plan.words, keys, by, own, plan.cut.panels, p.features, p.keys)
+                    pack_head(b, plan.words, keys, by, thread_memory, plan.cut.panels, p.features, p.keys)
                 plan.values.ready(b, values, packed_values)
-                b.store(which, held, align=8)
+                b.store(which, packed_head, align=8)
             values = values if plan.values.is_direct else packed_values
             with counting(b, *pieces_of(b, row_item, plan.cut.group, plan.cut.rows.pieces)) as piece:
                 first = start_of(b, plan.cut.rows, piece)
@@ -90,7 +90,7 @@ class Forward:
                     tile = AttentionTile(
                         ScoreRows(batch, head, first), rows,
                         offset(b, q, (batch, q_at.batch), (head, q_at.head), (first, q_at.position)),
-                        keys if plan.reads_keys else own, values,
+                        keys if plan.reads_keys else thread_memory, values,
                         offset(b, out, (batch, out_at.batch), (head, out_at.head), (first, out_at.position)),
                         *tile_memory,
                     )  # fmt: skip
@@ -103,7 +103,7 @@ class Forward:
         if plan.copies_queries:
             copy_rows(b, plan.words, tile.q, plan.operand(Q), tile.queries, tile.rows, p.features)
             tile = evolve(tile, q=tile.queries)
-        low, high = logits.visible(b, tile.at.first, tile.rows)
+        low, high = logits.visible(b, tile.score_rows.first, tile.rows)
         with counting(b, 0, plan.cut.panels.pieces, plan.cut.block) as panel:
             panel_end = least(b, b.add(panel, sized(b, plan.cut.block)), sized(b, plan.cut.panels.pieces))
             first_key = times(b, start_of(b, plan.cut.panels, panel), lanes)

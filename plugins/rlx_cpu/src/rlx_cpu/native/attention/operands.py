@@ -126,12 +126,12 @@ def copy_rows(
     b: ir.IRBuilder,
     words: Words,
     source: ir.LlvmValue,
-    at: HeadStrides,
+    strides: HeadStrides,
     place: ir.LlvmValue,
     rows: int | ir.LlvmValue,
     features: int,
 ) -> None:
     """Rows of a head as dense rows of words."""
     with counting(b, 0, rows) as row:
-        left, line = offset(b, source, (row, at.position)), offset(b, place, (row, features * words.itemsize))
-        copy_row(b, words, left, line, index(0), index(features), by_k=at.feature)
+        left, line = offset(b, source, (row, strides.position)), offset(b, place, (row, features * words.itemsize))
+        copy_row(b, words, left, line, index(0), index(features), by_k=strides.feature)

@@ -83,26 +83,26 @@ class Logits:
         """Products with keys from `key` on as logits, -inf where the key is hidden; and the slope of the cap."""
         scores, simd, keys = self.problem.scores, self.simd, self.problem.sizes[KEY]
         terms, known = scores.kernel.values, {scores.element: u}
-        at = {BATCH: rows.batch, HEAD: rows.head, QUERY: b.add(rows.first, row), KEY: key}
+        indices = {BATCH: rows.batch, HEAD: rows.head, QUERY: b.add(rows.first, row), KEY: key}
         for number, term in enumerate(terms):
             if isinstance(term, Apply):
                 args = [known[a] for a in term.args]
                 known[number] = NATIVE.apply(b, term.op, [terms[a].dtype for a in term.args], args)
             elif number != scores.element:
-                known[number] = self._leaf(b, term, at)
+                known[number] = self._leaf(b, term, indices)
         z = known[scores.score]
         if keys % simd.lanes:
             z = b.select(simd.below(b, key, sized(b, keys)), z, simd.constant(-inf))
         return z, None if scores.slope is None else known[scores.slope]
 
-    def _leaf(self, b: ir.IRBuilder, term: Scalar, at: Mapping[int, ir.LlvmValue]) -> ir.LlvmValue:
+    def _leaf(self, b: ir.IRBuilder, term: Scalar, indices: Mapping[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A number, a position or an element, one a key."""
         if isinstance(term, Const):
             return constant(register_type(term.dtype, self.simd.lanes), term.number)
         if isinstance(term, Index):
-            return self._position(b, term, at[term.axis])
+            return self._position(b, term, indices[term.axis])
         assert isinstance(term, Load), "scores are made of numbers, positions, elements and ops on them"
-        return self._load(b, term, at)
+        return self._load(b, term, indices)
 
     @property
     def _integer(self) -> ir.IntType:
@@ -116,26 +116,26 @@ class Logits:
     def _position(self, b: ir.IRBuilder, term: Index, here: ir.LlvmValue) -> ir.LlvmValue:
         """The position of a query in every lane, or of a key a lane."""
         integer, place = self._integer, b.add(here, sized(b, term.offset))
-        found = self.simd.splat(b, b.trunc(place, I32) if integer is I32 else place)
+        position = self.simd.splat(b, b.trunc(place, I32) if integer is I32 else place)
         if term.axis != KEY:
-            return found
-        return b.add(found, ir.LlvmConstant(ir.VectorType(integer, self.simd.lanes), list(range(self.simd.lanes))))
+            return position
+        return b.add(position, ir.LlvmConstant(ir.VectorType(integer, self.simd.lanes), list(range(self.simd.lanes))))
 
-    def _load(self, b: ir.IRBuilder, term: Load, at: Mapping[int, ir.LlvmValue]) -> ir.LlvmValue:
+    def _load(self, b: ir.IRBuilder, term: Load, indices: Mapping[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A vector of a mask or bias; keys beyond the last repeat the last."""
         simd, keys = self.simd, self.problem.sizes[KEY]
         stored, step = Stored(simd, term.dtype), term.strides[KEY]
-        outer = [(at[axis], term.strides[axis]) for axis in (BATCH, HEAD, QUERY)]
+        outer = [(indices[axis], term.strides[axis]) for axis in (BATCH, HEAD, QUERY)]
         start = offset(b, pointer_at(b, self.buffers, term.buffer), *outer)
         if step == 0:
             return simd.splat(b, stored.load_scalar(b, start))
         if step == stored.itemsize and keys % simd.lanes == 0:
-            return stored.load(b, offset(b, start, (at[KEY], step)))
+            return stored.load(b, offset(b, start, (indices[KEY], step)))
         if step == stored.itemsize and not is_known(keys):
-            return stored.load(b, offset(b, start, (at[KEY], step)), simd.below(b, at[KEY], sized(b, keys)))
+            return stored.load(b, offset(b, start, (indices[KEY], step)), simd.below(b, indices[KEY], sized(b, keys)))
         value: ir.LlvmValue = ir.LlvmConstant(register_type(term.dtype, simd.lanes), ir.Undefined)
         for lane in range(simd.lanes):
-            nearest = least(b, b.add(at[KEY], index(lane)), sized(b, keys - 1))
+            nearest = least(b, b.add(indices[KEY], index(lane)), sized(b, keys - 1))
             one = stored.load_scalar(b, offset(b, start, (nearest, step)))
             value = b.insert_element(value, one, ir.LlvmConstant(I32, lane))
         return value

@@ -69,10 +69,10 @@ class Turner:
     def head(self, source: ir.LlvmValue, to: ir.LlvmValue, rows: Sequence[ir.LlvmValue]) -> None:
         """One head of one position, with its rows of the tables."""
         pairs, lanes = self.op.pairs, self.isa.lanes(self.x.place.type.dtype.accumulator)
-        whole = pairs // lanes * lanes
-        with counting(self.builder, 0, whole, lanes) as pair:
+        full_pairs = pairs // lanes * lanes
+        with counting(self.builder, 0, full_pairs, lanes) as pair:
             self._turn(source, to, rows, pair, lanes)
-        for start, count in pieces(whole, pairs, lanes):
+        for start, count in pieces(full_pairs, pairs, lanes):
             self._turn(source, to, rows, index(start), count)
         with counting(self.builder, 2 * pairs, self.op.head_dim) as feature:
             self._write(to, feature, self._read(self.x.place, source, self.x.feature, feature, 1))
@@ -88,7 +88,7 @@ class Turner:
             sin = b.fneg(sin)
         if self.op.style == "half":
             second = b.add(pair, index(self.op.pairs))
-            x1, x2 = (self._read(self.x.place, source, self.x.feature, at, lanes) for at in (pair, second))
+            x1, x2 = (self._read(self.x.place, source, self.x.feature, first, lanes) for first in (pair, second))
         else:
             both = self._read(self.x.place, source, self.x.feature, b.mul(pair, index(2)), 2 * lanes)
             x1, x2 = (self._chosen(both, list(range(k, 2 * lanes, 2))) for k in (0, 1))
@@ -116,21 +116,21 @@ class Turner:
             both = b.insert_element(both, value, ir.LlvmConstant(I32, k))
         return both
 
-    def _read(self, place: Place, start: ir.LlvmValue, stride: int, at: ir.LlvmValue, lanes: int) -> ir.LlvmValue:
-        """`lanes` elements from number `at`, wherever they lie."""
+    def _read(self, place: Place, start: ir.LlvmValue, stride: int, number: ir.LlvmValue, lanes: int) -> ir.LlvmValue:
+        """`lanes` elements from `number` on, contiguous or strided."""
         b, dtype = self.builder, place.type.dtype
-        first = offset(b, start, (at, stride))
+        first = offset(b, start, (number, stride))
         if stride == dtype.itemsize or lanes == 1:
             return load_elements(b, self.isa, dtype, first, lanes)
-        found: ir.LlvmValue = ir.LlvmConstant(held_type(dtype, lanes), ir.Undefined)
+        elements: ir.LlvmValue = ir.LlvmConstant(held_type(dtype, lanes), ir.Undefined)
         for k in range(lanes):
             one = load_elements(b, self.isa, dtype, address(b, first, k * stride))
-            found = b.insert_element(found, one, ir.LlvmConstant(I32, k))
-        return found
+            elements = b.insert_element(elements, one, ir.LlvmConstant(I32, k))
+        return elements
 
-    def _write(self, to: ir.LlvmValue, at: ir.LlvmValue, value: ir.LlvmValue) -> None:
+    def _write(self, to: ir.LlvmValue, number: ir.LlvmValue, value: ir.LlvmValue) -> None:
         dtype = self.y.place.type.dtype
-        store_elements(self.builder, self.isa, dtype, value, offset(self.builder, to, (at, dtype.itemsize)))
+        store_elements(self.builder, self.isa, dtype, value, offset(self.builder, to, (number, dtype.itemsize)))
 
 
 def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
@@ -164,10 +164,10 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
 
         def turn(row: ir.LlvmValue) -> None:
             rows = [offset(b, p, (row, t.strides[0])) for p, t in zip(pointers[1:], (cos, sin), strict=True)]
-            own = offset(b, pointers[0], (sequence, read.batch), (position, read.position))
+            position_start = offset(b, pointers[0], (sequence, read.batch), (position, read.position))
             to = offset(b, result_at, (sequence, written.batch), (position, written.position))
             with counting(b, 0, heads) as head:
-                turner.head(offset(b, own, (head, read.head)), offset(b, to, (head, written.head)), rows)
+                turner.head(offset(b, position_start, (head, read.head)), offset(b, to, (head, written.head)), rows)
 
         if problem is None or positions is None:
             turn(position)

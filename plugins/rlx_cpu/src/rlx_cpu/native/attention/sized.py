@@ -67,11 +67,11 @@ class AttentionForm:
         if strides is None or not known.keys or max(known.queries, known.keys) > LARGEST:
             return None
         cut, numbers = self.cut.numbers(known, self.isa)
-        told = DimBinding({**sizes.sizes, **strides, **said(**numbers).sizes})
+        call_sizes = DimBinding({**sizes.sizes, **strides, **said(**numbers).sizes})
         products = known.batch * known.heads * known.queries * known.keys * (known.features + known.width)
         return Call(
-            told,
-            workspace=told.bind(self.workspace).__index__(),
+            call_sizes,
+            workspace=call_sizes.bind(self.workspace).__index__(),
             uses_threads=products >= self.isa.machine.serial_products,
             parts=cut.parts,
         )
@@ -89,7 +89,7 @@ class AttentionForm:
         """Whether the strides of the positions and of the features of a head are known."""
         plan = self._plan(ir.Module("form"))
         heads = (*(plan.operand(i) for i in (Q, K, V)), plan.result(Q))
-        return all(is_known(s) for at in heads for s in (at.position, at.feature))
+        return all(is_known(s) for head in heads for s in (head.position, head.feature))
 
 
 def sized_attention(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> AttentionForm | None:

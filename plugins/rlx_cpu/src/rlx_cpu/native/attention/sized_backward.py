@@ -41,13 +41,13 @@ class AttentionBackwardForm:
 
     Attributes:
         layout: Layout of operands and results, for all sizes.
-        cut, dealt: Partitions with unknown numbers.
+        cut, partition: Partitions with unknown numbers.
     """
 
     op: AttentionBackward
     layout: Layout
     cut: AttentionCut
-    dealt: BackwardCut
+    partition: BackwardCut
     isa: Isa
 
     @cached_property
@@ -58,7 +58,7 @@ class AttentionBackwardForm:
 
     @property
     def key(self) -> str:
-        return f"{self.op!r} {self.layout!r} {self.cut!r} {self.dealt!r}"
+        return f"{self.op!r} {self.layout!r} {self.cut!r} {self.partition!r}"
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
@@ -66,17 +66,17 @@ class AttentionBackwardForm:
         if strides is None or not known.keys or max(known.queries, known.keys) > LARGEST:
             return None
         cut, numbers = self.cut.numbers(known, self.isa)
-        dealt = BackwardCut.of(known, cut)
-        if (dealt.segments == 1) != (self.dealt.segments == 1):
+        partition = BackwardCut.of(known, cut)
+        if (partition.segments == 1) != (self.partition.segments == 1):
             return None
-        told = DimBinding({**sizes.sizes, **strides, **said(**numbers, **dealt.numbers).sizes})
-        own, shared = (told.bind(each).__index__() for each in self.nbytes)
+        call_sizes = DimBinding({**sizes.sizes, **strides, **said(**numbers, **partition.numbers).sizes})
+        thread_nbytes, shared = (call_sizes.bind(each).__index__() for each in self.nbytes)
         return Call(
-            told,
-            workspace=own,
+            call_sizes,
+            workspace=thread_nbytes,
             shared_workspace=shared,
             uses_threads=products_of(known) >= self.isa.machine.serial_products,
-            parts=max(1, min(MOST_PARTS, known.batch * known.kv_heads * dealt.segments)),
+            parts=max(1, min(MOST_PARTS, known.batch * known.kv_heads * partition.segments)),
         )
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
@@ -86,14 +86,14 @@ class AttentionBackwardForm:
 
     def _plan(self, module: ir.Module) -> BackwardPlan:
         words = Words(Stored(Simd(module, self.isa, self.cut.problem.dtype), self.layout.results[0].type.dtype))
-        return BackwardPlan(PlacedAttention(self.cut.problem, self.layout), self.cut, words, self.dealt)
+        return BackwardPlan(PlacedAttention(self.cut.problem, self.layout), self.cut, words, self.partition)
 
     @property
     def has_known_rows(self) -> bool:
         """Whether the strides of the positions and of the features of a head are known."""
         plan = self._plan(ir.Module("form"))
         heads = (*(plan.operand(i) for i in (Q, K, V, DY)), *(plan.result(i) for i in (Q, K, V)))
-        return all(is_known(s) for at in heads for s in (at.position, at.feature))
+        return all(is_known(s) for head in heads for s in (head.position, head.feature))
 
 
 def sized_attention_backward(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> AttentionBackwardForm | None:

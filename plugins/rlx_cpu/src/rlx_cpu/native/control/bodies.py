@@ -31,7 +31,7 @@ class BodyStep:
     Attributes:
         packs: For each pack of the step, the index of the outer step's pack that contains it, and its stride in bytes per
             iteration.
-        held: Offset of each hoisted pack in the memory for them.
+        hoisted: Offset of each hoisted pack in the memory for them.
     """
 
     step: Step
@@ -42,7 +42,7 @@ class BodyStep:
     status: int | None
     arena: int | None
     packs: tuple[tuple[int, int], ...]
-    held: tuple[int, ...]
+    hoisted: tuple[int, ...]
 
 
 @frozen(eq=False)
@@ -52,7 +52,7 @@ class BodyMemory:
     Attributes:
         arena: Arena of the plan.
         scratch: Start of the per-thread memory; the shared memory precedes it.
-        held: Memory of packed operands.
+        hoisted: Memory of packed operands.
         packs: Addresses of the outer step's packs.
         thread, team: The last two arguments of the step's function.
         status: The step's status words, if it has any.
@@ -60,7 +60,7 @@ class BodyMemory:
 
     arena: ir.LlvmValue
     scratch: ir.LlvmValue
-    held: ir.LlvmValue
+    hoisted: ir.LlvmValue
     packs: Sequence[ir.LlvmValue]
     thread: ir.LlvmValue
     team: ir.LlvmValue
@@ -84,7 +84,7 @@ class Body:
     words: int
     constants: dict[Value, ir.LlvmValue]
     table: ir.LlvmValue | None = None
-    room: BodyMemory | None = None
+    memory: BodyMemory | None = None
     statuses: list[tuple[ir.LlvmValue, Fault | None]] = field(factory=list)
 
     @property
@@ -111,34 +111,34 @@ class Body:
         """Whether a step may be left."""
         return any(s.emitted.polls for s in self.steps)
 
-    def begin(self, b: ir.IRBuilder, room: BodyMemory, inputs: Sequence[ir.LlvmValue]) -> None:
+    def begin(self, b: ir.IRBuilder, memory: BodyMemory, inputs: Sequence[ir.LlvmValue]) -> None:
         """Fill the table from the addresses of the graph's inputs, and pack the hoisted operands."""
-        self.room = room
+        self.memory = memory
         with b.goto_entry_block():
             self.table = b.alloca(I64, max(self.words, 1))
             self.table.align = 8
         known = dict(zip(self.lir.graph.inputs, inputs, strict=True))
-        for value, at in self._addresses():
-            base = self._base(b, at, room, known)
+        for value, alias in self._addresses():
+            base = self._base(b, alias, memory, known)
             b.store(base, self._word(b, value), align=8)
         for inside in self.steps:
             if inside.workspace is not None:
-                own = address(b, room.scratch, -inside.emitted.shared_stride)
-                b.store(own, self._word(b, inside.workspace), align=8)
+                workspace = address(b, memory.scratch, -inside.emitted.shared_stride)
+                b.store(workspace, self._word(b, inside.workspace), align=8)
             for number, (pack, _) in enumerate(inside.packs):
-                b.store(room.packs[pack], self._word(b, inside.pack_words + number), align=8)
-            for number, offset in enumerate(inside.held, len(inside.packs)):
-                b.store(address(b, room.held, offset), self._word(b, inside.pack_words + number), align=8)
+                b.store(memory.packs[pack], self._word(b, inside.pack_words + number), align=8)
+            for number, offset in enumerate(inside.hoisted, len(inside.packs)):
+                b.store(address(b, memory.hoisted, offset), self._word(b, inside.pack_words + number), align=8)
             if inside.arena is not None:
                 assert inside.step.workspace is not None, "its graphs have room there"
-                b.store(address(b, room.arena, inside.step.workspace.offset), self._word(b, inside.arena), align=8)
+                b.store(address(b, memory.arena, inside.step.workspace.offset), self._word(b, inside.arena), align=8)
             if inside.status is not None:
-                self._begin_status(b, inside, room)
+                self._begin_status(b, inside, memory)
         for inside in self.steps:
-            for held in inside.emitted.held:
-                self._call(b, inside, held.function, is_shared=True)
+            for hoisted_pack in inside.emitted.held:
+                self._call(b, inside, hoisted_pack.function, is_shared=True)
 
-    def _begin_status(self, b: ir.IRBuilder, inside: BodyStep, room: BodyMemory) -> None:
+    def _begin_status(self, b: ir.IRBuilder, inside: BodyStep, memory: BodyMemory) -> None:
         assert inside.status is not None, "it has a place"
         with b.goto_entry_block():
             words = b.alloca(I64, 4)
@@ -146,26 +146,26 @@ class Body:
             b.store(index(0), words, align=8)
             b.store(index(NO_NUMBER), address(b, words, 8), align=8)
         if inside.emitted.polls:
-            assert room.status is not None, "who holds a loop that asks can ask"
+            assert memory.status is not None, "who holds a loop that asks can ask"
             for offset in (STATUS_ASK, STATUS_RECORD):
-                b.store(b.load(address(b, room.status, offset), typ=I64, align=8), address(b, words, offset), align=8)
+                b.store(b.load(address(b, memory.status, offset), typ=I64, align=8), address(b, words, offset), align=8)
         b.store(words, self._word(b, inside.status), align=8)
         self.statuses.append((words, inside.emitted.fault))
 
     def place(self, b: ir.IRBuilder, number: int, pointer: ir.LlvmValue) -> None:
         """Have an input lie elsewhere from now on."""
         root = self.lir.graph.inputs[number]
-        for word, at in self._addresses():
-            if at.root is root:
-                b.store(address(b, pointer, at.byte_offset), self._word(b, word), align=8)
+        for word, alias in self._addresses():
+            if alias.root is root:
+                b.store(address(b, pointer, alias.byte_offset), self._word(b, word), align=8)
 
     def turn(self, b: ir.IRBuilder, turn: ir.LlvmValue) -> None:
         """Have packs that each round has its own of lie where this round's are."""
-        assert self.room is not None, "begin comes first"
+        assert self.memory is not None, "begin comes first"
         for inside in self.steps:
             for number, (pack, stride) in enumerate(inside.packs):
                 if stride:
-                    place = address(b, self.room.packs[pack], b.mul(turn, index(stride)))
+                    place = address(b, self.memory.packs[pack], b.mul(turn, index(stride)))
                     b.store(place, self._word(b, inside.pack_words + number), align=8)
 
     def run(self, b: ir.IRBuilder) -> None:
@@ -178,8 +178,8 @@ class Body:
     def _call(self, b: ir.IRBuilder, inside: BodyStep, name: str, *, is_shared: bool) -> None:
         """Call a function of a step; with the threads that wait, if there are any and it can be shared."""
         assert self.table is not None, "begin comes first"
-        assert self.room is not None, "begin comes first"
-        function, team, thread = b.module.globals[name], self.room.team, self.room.thread
+        assert self.memory is not None, "begin comes first"
+        function, team, thread = b.module.globals[name], self.memory.team, self.memory.thread
         buffers = address(b, self.table, 8 * inside.first)
         alone = [buffers, index(0), index(1), thread, team][: len(function.args)]
         if not is_shared:
@@ -193,10 +193,10 @@ class Body:
             with otherwise:
                 b.call(function, alone)
 
-    def output(self, b: ir.IRBuilder, number: int, room: BodyMemory, inputs: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
+    def output(self, b: ir.IRBuilder, number: int, memory: BodyMemory, inputs: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         """The address of an output's first element."""
-        at = self.placed(number)
-        return self._base(b, at, room, dict(zip(self.lir.graph.inputs, inputs, strict=True)))
+        alias = self.placed(number)
+        return self._base(b, alias, memory, dict(zip(self.lir.graph.inputs, inputs, strict=True)))
 
     def placed(self, number: int) -> Alias:
         """Return the location of an output."""
@@ -204,22 +204,26 @@ class Body:
 
     def is_input(self, number: int, source: int) -> bool:
         """Return whether an output is nothing but an input as it is."""
-        value, at = self.lir.graph.outputs[number], self.placed(number)
+        value, alias = self.lir.graph.outputs[number], self.placed(number)
         root = self.lir.graph.inputs[source]
         return (
-            at.root is root
+            alias.root is root
             and value.type == root.type
-            and at.byte_offset == 0
-            and at.strides == dense_strides(root.type)
+            and alias.byte_offset == 0
+            and alias.strides == dense_strides(root.type)
         )
 
-    def _base(self, b: ir.IRBuilder, at: Alias, room: BodyMemory, inputs: dict[Value, ir.LlvmValue]) -> ir.LlvmValue:
-        if at.root in inputs:
-            return address(b, inputs[at.root], at.byte_offset)
-        if at.root in self.constants:
-            return address(b, self.constants[at.root], at.byte_offset)
-        slot = self.lir.slots.get(at.root)
-        return room.arena if slot is None else address(b, room.arena, slot.offset + at.byte_offset)  # without elements
+    def _base(
+        self, b: ir.IRBuilder, alias: Alias, memory: BodyMemory, inputs: dict[Value, ir.LlvmValue]
+    ) -> ir.LlvmValue:
+        if alias.root in inputs:
+            return address(b, inputs[alias.root], alias.byte_offset)
+        if alias.root in self.constants:
+            return address(b, self.constants[alias.root], alias.byte_offset)
+        slot = self.lir.slots.get(alias.root)
+        return (
+            memory.arena if slot is None else address(b, memory.arena, slot.offset + alias.byte_offset)
+        )  # without elements
 
     def _addresses(self) -> Iterator[tuple[int, Alias]]:
         """Each word that is the address of an operand or a result, and where that lies."""
@@ -239,11 +243,11 @@ def whole(value: Value) -> Alias:
     return Alias(value, 0, dense_strides(value.type))
 
 
-def move(b: ir.IRBuilder, isa: Isa, value: Value, at: Alias, source: ir.LlvmValue, to: ir.LlvmValue) -> None:
+def move(b: ir.IRBuilder, isa: Isa, value: Value, alias: Alias, source: ir.LlvmValue, to: ir.LlvmValue) -> None:
     """Copy a value to where it lies densely."""
     if not value.type.size:
         return
     itemsize, shape = value.dtype.itemsize, value.type.static_shape
     dense = dense_strides(value.type)
-    axes = tuple(Axis(n, t, s) for n, t, s in zip(shape, dense, at.strides, strict=True))
+    axes = tuple(Axis(n, t, s) for n, t, s in zip(shape, dense, alias.strides, strict=True))
     emit_boxes(b, isa, [(Box(axes or (Axis(1, itemsize, itemsize),)), itemsize, to, source)], index(0), index(1))

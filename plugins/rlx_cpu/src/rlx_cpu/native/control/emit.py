@@ -53,7 +53,7 @@ class LoopFrame:
     isa: Isa
     operands: Sequence[ir.LlvmValue]
     results: Sequence[ir.LlvmValue]
-    room: BodyMemory
+    memory: BodyMemory
     aside: ir.LlvmValue
     status: ir.LlvmValue | None
     unasked: int
@@ -78,9 +78,11 @@ class LoopFrame:
         b.store(remaining, count, align=8)
         with b.if_then(b.icmp_signed("==", remaining, index(0)), likely=False):
             b.store(index(self.unasked), count, align=8)
-            ask, record = (b.load(address(b, status, at), typ=I64, align=8) for at in (STATUS_ASK, STATUS_RECORD))
+            ask, record = (
+                b.load(address(b, status, position), typ=I64, align=8) for position in (STATUS_ASK, STATUS_RECORD)
+            )
             with b.if_then(b.icmp_signed("!=", ask, index(0))):
-                answer = b.call(b.inttoptr(ask, POINTER), [record], ASKED)
+                answer = b.call(b.inttoptr(ask, POINTER), [record], POLL_FUNCTION)
                 with b.if_then(b.icmp_signed("!=", answer, index(0)), likely=False):
                     b.store(index(STATUS_LEFT), status, align=8)
                     b.branch(left)
@@ -111,7 +113,7 @@ SHORT_US: Final = 1000
 POLL_US, MOST_UNASKED = 10, 256
 """Microseconds of turns after which a longer one asks whether it is to be left, and how many turns they are at most."""
 
-ASKED: Final = ir.FunctionType(I64, [I64])
+POLL_FUNCTION: Final = ir.FunctionType(I64, [I64])
 """`interrupted(record)`."""
 
 FEWEST_ROUNDS: Final = 4
@@ -141,15 +143,15 @@ def emit_control(
         emit: Adds the function of a step of a graph.
     """
     bodies = Bodies(module, name, emit)
-    made = {attribute: bodies.of(plan, origins(node.op, plan, layout)) for attribute, plan in plans.items()}
-    aside = _aside_nbytes(node.op, made)
-    shared = aside + bodies.held + max(body.shared for body in made.values())
-    workspace = max(body.workspace for body in made.values())
-    faults, kinds = _numbered(fault for body in made.values() for fault in body.faults)
+    by_attribute = {attribute: bodies.of(plan, origins(node.op, plan, layout)) for attribute, plan in plans.items()}
+    aside = _aside_nbytes(node.op, by_attribute)
+    shared = aside + bodies.hoisted_nbytes + max(body.shared for body in by_attribute.values())
+    workspace = max(body.workspace for body in by_attribute.values())
+    faults, kinds = _numbered(fault for body in by_attribute.values() for fault in body.faults)
     us = sum(estimated_us(step, isa.machine.speed) for plan in plans.values() for step in plan.steps)
     has_end = not isinstance(node.op, While) or node.op.max_steps is not None
     asks = not has_end or (not isinstance(node.op, If) and us * rounds(node.op) > SHORT_US)
-    polls = asks or any(body.polls for body in made.values())
+    polls = asks or any(body.polls for body in by_attribute.values())
     function = ir.Function(module, CALLED, name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     buffers, _, _, thread, team = function.args
@@ -164,16 +166,16 @@ def emit_control(
     word += bool(faults) or polls
     has_arena = any(plan.arena_nbytes for plan in plans.values())
     arena = address(b, pointer_at(b, buffers, word), offset) if has_arena else buffers
-    room = BodyMemory(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
+    memory = BodyMemory(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
     turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0
-    frame = LoopFrame(b, isa, pointers[:count], pointers[count:], room, scratch, status, turns, kinds)
+    frame = LoopFrame(b, isa, pointers[:count], pointers[count:], memory, scratch, status, turns, kinds)
     op: Any = node.op
     if isinstance(op, If):
-        _choose(frame, made["then"], made["otherwise"])
+        _choose(frame, by_attribute["then"], by_attribute["otherwise"])
     elif isinstance(op, While):
-        _repeat(frame, op, made["cond"], made["body"])
+        _repeat(frame, op, by_attribute["cond"], by_attribute["body"])
     else:
-        _step_through(frame, op, made["body"])
+        _step_through(frame, op, by_attribute["body"])
     b.ret_void()
     return Emitted(
         name,
@@ -183,7 +185,7 @@ def emit_control(
         fault=Fault.among(faults),
         polls=polls,
         uses_threads=False,
-        shares=any(body.shares for body in made.values()),
+        shares=any(body.shares for body in by_attribute.values()),
     )
 
 
@@ -223,18 +225,18 @@ def _choose(f: LoopFrame, then: Body, otherwise: Body) -> None:
     with b.if_else(_holds(b, f.operands[0])) as branches:
         for branch, body in zip(branches, (then, otherwise), strict=True):
             with branch:
-                body.begin(b, f.room, x)
+                body.begin(b, f.memory, x)
                 f.run(body)
                 for number, value in enumerate(body.lir.graph.outputs):
-                    move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, x), f.results[number])
+                    move(b, f.isa, value, body.placed(number), body.output(b, number, f.memory, x), f.results[number])
 
 
 def _repeat(f: LoopFrame, op: While, cond: Body, body: Body) -> None:
     b = f.b
-    given = [*f.results, *f.operands[op.carries :]]
+    inputs = [*f.results, *f.operands[op.carries :]]
     _enter(f, op.carries, body)
     for each in (cond, body):
-        each.begin(b, f.room, given)
+        each.begin(b, f.memory, inputs)
     head, test, go, done = (b.append_basic_block(name) for name in ("while", "test", "go", "over"))
     before = b.block
     b.branch(head)
@@ -247,13 +249,13 @@ def _repeat(f: LoopFrame, op: While, cond: Body, body: Body) -> None:
         b.cbranch(b.icmp_signed("<", turn, index(op.max_steps)), test, done)
     b.position_at_end(test)
     f.run(cond)
-    goes = _holds(b, cond.output(b, 0, f.room, given))
+    goes = _holds(b, cond.output(b, 0, f.memory, inputs))
     for words, _ in (*cond.statuses, *body.statuses):  # what follows a fault may never end
         goes = b.and_(goes, b.icmp_signed("==", b.load(words, typ=I64, align=8), index(0)))
     b.cbranch(goes, go, done)
     b.position_at_end(go)
     f.run(body)
-    _carry(f, op.carries, body, given)
+    _carry(f, op.carries, body, inputs)
     f.leave_if_asked(done)
     turn.add_incoming(b.add(turn, index(1)), b.block)
     b.branch(head)
@@ -263,21 +265,21 @@ def _repeat(f: LoopFrame, op: While, cond: Body, body: Body) -> None:
 def _step_through(f: LoopFrame, op: Scan, body: Body) -> None:
     b, first = f.b, op.carries + op.consts
     assert isinstance(op.length, int), "sizes are known when code is made"
-    given = [*f.results[: op.carries], *f.operands[op.carries :]]
+    inputs = [*f.results[: op.carries], *f.operands[op.carries :]]
     _enter(f, op.carries, body)
-    body.begin(b, f.room, given)
+    body.begin(b, f.memory, inputs)
     left = b.append_basic_block("left")
     with counted(b, index(0), index(op.length)) as turn:
         t = b.sub(index(op.length - 1), turn) if op.reverse else turn
         for number, value in enumerate(body.lir.graph.inputs[first:], first):
-            given[number] = address(b, f.operands[number], b.mul(t, index(value.type.static_nbytes)))
-            body.place(b, number, given[number])
+            inputs[number] = address(b, f.operands[number], b.mul(t, index(value.type.static_nbytes)))
+            body.place(b, number, inputs[number])
         body.turn(b, t)
         f.run(body)
         for number, value in enumerate(body.lir.graph.outputs[op.carries :], op.carries):
             to = address(b, f.results[number], b.mul(t, index(value.type.static_nbytes)))
-            move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, given), to)
-        _carry(f, op.carries, body, given)
+            move(b, f.isa, value, body.placed(number), body.output(b, number, f.memory, inputs), to)
+        _carry(f, op.carries, body, inputs)
         if body.polls:
             f.leave_if_left(left)
         f.leave_if_asked(left)
@@ -296,15 +298,15 @@ def _enter(f: LoopFrame, carries: int, body: Body) -> None:
 
 def _crossing(body: Body, carries: int) -> list[int]:
     """Return the carries whose new values share memory with other carries, which are about to be written."""
-    own = body.lir.graph.inputs[:carries]
+    carried = body.lir.graph.inputs[:carries]
     return [
         number
         for number in range(carries)
-        if any(body.placed(number).root is root for root in own) and not body.is_input(number, number)
+        if any(body.placed(number).root is root for root in carried) and not body.is_input(number, number)
     ]
 
 
-def _carry(f: LoopFrame, carries: int, body: Body, given: Sequence[ir.LlvmValue]) -> None:
+def _carry(f: LoopFrame, carries: int, body: Body, inputs: Sequence[ir.LlvmValue]) -> None:
     """The carries of the next step."""
     b, outputs = f.b, body.lir.graph.outputs
     crossing = _crossing(body, carries)
@@ -313,13 +315,13 @@ def _carry(f: LoopFrame, carries: int, body: Body, given: Sequence[ir.LlvmValue]
     for number in crossing:
         places[number] = address(b, f.aside, start)
         start += aligned(outputs[number].type.static_nbytes)
-        move(b, f.isa, outputs[number], body.placed(number), body.output(b, number, f.room, given), places[number])
+        move(b, f.isa, outputs[number], body.placed(number), body.output(b, number, f.memory, inputs), places[number])
     for number in range(carries):
         value = outputs[number]
         if number in places:
             move(b, f.isa, value, whole(value), places[number], f.results[number])
         elif not body.is_input(number, number):
-            move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, given), f.results[number])
+            move(b, f.isa, value, body.placed(number), body.output(b, number, f.memory, inputs), f.results[number])
 
 
 def _aside_nbytes(op: Any, bodies: Mapping[str, Body]) -> int:

@@ -46,7 +46,7 @@ class Bodies:
 
     Attributes:
         packs: Packs of the outer step: every operand that a nested step requires to be packed.
-        held: Bytes of the operands that are packed before the first iteration.
+        hoisted_nbytes: Bytes of the operands that are packed before the first iteration.
     """
 
     def __init__(self, module: ir.Module, name: str, emit: EmitStep) -> None:
@@ -54,7 +54,7 @@ class Bodies:
         self._known: dict[object, Emitted] = {}
         self._data = 0
         self.packs: dict[Pack, int] = {}
-        self.held = 0
+        self.hoisted_nbytes = 0
 
     def of(self, lir: Lir, origins: Sequence[InputOrigin]) -> Body:
         """The body of a plan, its functions in the module.
@@ -78,8 +78,8 @@ class Bodies:
             arena = words if step.nested and step.workspace is not None else None
             words += arena is not None
             packs = tuple(self._pack(each, step, lir, sources) for each in emitted.packs)
-            held = tuple(self._hold(each.nbytes) for each in emitted.held)
-            steps.append(BodyStep(step, emitted, first, workspace, pack_words, status, arena, packs, held))
+            hoisted = tuple(self._hold(each.nbytes) for each in emitted.held)
+            steps.append(BodyStep(step, emitted, first, workspace, pack_words, status, arena, packs, hoisted))
         constants = {
             n.result: self._constant(n.op.value.array.tobytes()) for n in lir.graph.nodes if isinstance(n.op, Constant)
         }
@@ -89,19 +89,19 @@ class Bodies:
         """Return the outer step's pack that contains a step's pack, and the latter's stride in bytes per iteration."""
         value = step.node.operands[pack.operand]
         assert value is not None, "a pack is of an operand that is there"
-        at = placement(value, lir.aliases)
-        origin = sources[at.root]
+        alias = placement(value, lir.aliases)
+        origin = sources[alias.root]
         assert origin.operand is not None, "what is carried is not bound"
-        seen = pack.view or OperandView(value.type.static_shape, at.strides, 0)
-        seen = evolve(seen, offset=seen.offset + at.byte_offset)
+        seen = pack.view or OperandView(value.type.static_shape, alias.strides, 0)
+        seen = evolve(seen, offset=seen.offset + alias.byte_offset)
         if origin.rounds is not None:
-            shape, strides = (origin.rounds, *seen.shape), (at.root.type.static_nbytes, *seen.strides)
+            shape, strides = (origin.rounds, *seen.shape), (alias.root.type.static_nbytes, *seen.strides)
             seen = evolve(seen, shape=shape, strides=strides, rounds=seen.rounds + 1)
         outer = evolve(pack, operand=origin.operand, view=seen)
         return self.packs.setdefault(outer, len(self.packs)), 0 if origin.rounds is None else pack.capacity
 
     def _hold(self, nbytes: int) -> int:
-        start, self.held = self.held, self.held + aligned(nbytes)
+        start, self.hoisted_nbytes = self.hoisted_nbytes, self.hoisted_nbytes + aligned(nbytes)
         return start
 
     def _function(self, step: Step, layout: Layout) -> Emitted:

@@ -40,12 +40,12 @@ class Planes:
     pointer: ir.LlvmValue
     plane: int
 
-    def load(self, stages: Stages, b: ir.IRBuilder, at: ir.LlvmValue) -> Number:
-        place = offset(b, self.pointer, (at, stages.itemsize))
+    def load(self, stages: Stages, b: ir.IRBuilder, position: ir.LlvmValue) -> Number:
+        place = offset(b, self.pointer, (position, stages.itemsize))
         return Number(*(stages.load(b, each) for each in (place, offset(b, place, self.plane))))
 
-    def store(self, stages: Stages, b: ir.IRBuilder, number: Number, at: ir.LlvmValue) -> None:
-        place = offset(b, self.pointer, (at, stages.itemsize))
+    def store(self, stages: Stages, b: ir.IRBuilder, number: Number, position: ir.LlvmValue) -> None:
+        place = offset(b, self.pointer, (position, stages.itemsize))
         for part, each in ((number.re, place), (number.im, offset(b, place, self.plane))):
             b.store(part, each, align=stages.itemsize)
 
@@ -56,13 +56,13 @@ class Interleaved:
 
     pointer: ir.LlvmValue
 
-    def load(self, stages: Stages, b: ir.IRBuilder, at: ir.LlvmValue) -> Number:
-        place = offset(b, self.pointer, (at, 2 * stages.itemsize))
+    def load(self, stages: Stages, b: ir.IRBuilder, position: ir.LlvmValue) -> Number:
+        place = offset(b, self.pointer, (position, 2 * stages.itemsize))
         low, high = (stages.load(b, offset(b, place, n * stages.lanes * stages.itemsize)) for n in (0, 1))
         return Number(*(stages.dealt(b, low, high, range(n, 2 * stages.lanes, 2)) for n in (0, 1)))
 
-    def store(self, stages: Stages, b: ir.IRBuilder, number: Number, at: ir.LlvmValue) -> None:
-        place, lanes = offset(b, self.pointer, (at, 2 * stages.itemsize)), stages.lanes
+    def store(self, stages: Stages, b: ir.IRBuilder, number: Number, position: ir.LlvmValue) -> None:
+        place, lanes = offset(b, self.pointer, (position, 2 * stages.itemsize)), stages.lanes
         for n in (0, 1):
             order = [x for lane in range(n * lanes // 2, (n + 1) * lanes // 2) for x in (lane, lanes + lane)]
             part = stages.dealt(b, number.re, number.im, order)
@@ -108,22 +108,24 @@ class Stages:
         """Lanes of two vectors, counted through both."""
         return b.shuffle_vector(x, y, ir.LlvmConstant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
-    def run(self, b: ir.IRBuilder, source: Interleaved, rooms: Sequence[Planes], to: Interleaved, scale: float) -> None:
-        """Run all stages of one transform, from `source` through `rooms` alternately to `to`; results are multiplied by
+    def run(
+        self, b: ir.IRBuilder, source: Interleaved, buffers: Sequence[Planes], to: Interleaved, scale: float
+    ) -> None:
+        """Run all stages of one transform, from `source` through `buffers` alternately to `to`; results are multiplied by
         `scale`."""
         s, turn = 1, 0
-        here: Memory = source
+        current: Memory = source
         while 4 * s < self.n:
-            there = rooms[turn % 2]
+            target = buffers[turn % 2]
             if s < self.lanes:
-                self._dealing(b, here, there, s)
+                self._dealing(b, current, target, s)
             else:
-                assert isinstance(here, Planes), "vectors are shorter than the first stage is wide"
+                assert isinstance(current, Planes), "vectors are shorter than the first stage is wide"
                 roots = self._roots(s, 1)
-                arguments = [here.pointer, there.pointer, roots, index(s), index(self.n // (4 * s))]
-                b.call(self._middle(here.plane), arguments)
-            here, s, turn = there, 4 * s, turn + 1
-        self._last(b, here, to, self.n // s, scale)
+                arguments = [current.pointer, target.pointer, roots, index(s), index(self.n // (4 * s))]
+                b.call(self._middle(current.plane), arguments)
+            current, s, turn = target, 4 * s, turn + 1
+        self._last(b, current, to, self.n // s, scale)
 
     # ------------------------------------------------------------------------------------------ the stages
 
@@ -150,7 +152,7 @@ class Stages:
     def _grouped(self, b: ir.IRBuilder, y: Sequence[ir.LlvmValue], s: int) -> list[ir.LlvmValue]:
         """Groups of s lanes of four vectors in turn: the first of each, the second of each, …"""
         lanes = self.lanes
-        found: list[ir.LlvmValue] = []
+        groups: list[ir.LlvmValue] = []
         for half in (0, 1):
             order = [
                 which * lanes + start + q
@@ -162,22 +164,22 @@ class Stages:
             both = [
                 which * lanes + start + q for start in range(0, lanes, 2 * s) for which in (0, 1) for q in range(2 * s)
             ]
-            found += [self.dealt(b, low, high, both[n * lanes : (n + 1) * lanes]) for n in (0, 1)]
-        return found
+            groups += [self.dealt(b, low, high, both[n * lanes : (n + 1) * lanes]) for n in (0, 1)]
+        return groups
 
     def _middle(self, plane: int) -> ir.Function:
         """`stage(source, to, roots, s, m)`: a stage whose vectors hold neighbours of one p."""
         name = f"{self.name}.stage"
         if name in self.module.globals:
-            found: ir.Function = self.module.globals[name]
-            return found
+            existing: ir.Function = self.module.globals[name]
+            return existing
         function = ir.Function(self.module, ir.FunctionType(VOID, [POINTER] * 3 + [I64] * 2), name)
         function.linkage = "internal"
         for pointer in function.args[:3]:
             pointer.add_attribute("noalias")
         b = ir.IRBuilder(function.append_basic_block("entry"))
         source, to, roots, s, m = function.args
-        here, there = Planes(source, plane), Planes(to, plane)
+        input_planes, output_planes = Planes(source, plane), Planes(to, plane)
         with counting(b, index(0), m) as p:
             place = offset(b, roots, (p, 6 * self.itemsize))
             scalars = (
@@ -186,9 +188,9 @@ class Stages:
             known = [splat(b, scalar, self.lanes) for scalar in scalars]
             first, after = b.mul(p, s), b.mul(times(b, p, 4), s)
             with counting(b, index(0), s, self.lanes) as q:
-                x = [here.load(self, b, b.add(b.add(first, q), index(j * self.n // 4))) for j in range(4)]
+                x = [input_planes.load(self, b, b.add(b.add(first, q), index(j * self.n // 4))) for j in range(4)]
                 for k, value in enumerate(self._turned(b, self._butterfly(b, x), known.__getitem__)):
-                    there.store(self, b, value, b.add(b.add(after, q), times(b, s, k)))
+                    output_planes.store(self, b, value, b.add(b.add(after, q), times(b, s, k)))
         b.ret_void()
         return function
 
@@ -208,9 +210,11 @@ class Stages:
     def _butterfly(self, b: ir.IRBuilder, x: Sequence[Number]) -> list[Number]:
         """The transform of four elements."""
         even, odd = self._sum(b, x[0], x[2]), self._sum(b, x[1], x[3])
-        rest, other = self._difference(b, x[0], x[2]), self._difference(b, x[1], x[3])
-        minus = Number(b.fadd(rest.re, other.im), b.fsub(rest.im, other.re))  # rest - i·other
-        plus = Number(b.fsub(rest.re, other.im), b.fadd(rest.im, other.re))
+        delta_even, delta_odd = self._difference(b, x[0], x[2]), self._difference(b, x[1], x[3])
+        minus = Number(
+            b.fadd(delta_even.re, delta_odd.im), b.fsub(delta_even.im, delta_odd.re)
+        )  # delta_even - i·delta_odd
+        plus = Number(b.fsub(delta_even.re, delta_odd.im), b.fadd(delta_even.im, delta_odd.re))
         first, third = (plus, minus) if self.is_inverse else (minus, plus)
         return [self._sum(b, even, odd), first, self._difference(b, even, odd), third]
 

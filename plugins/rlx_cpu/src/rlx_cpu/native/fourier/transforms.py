@@ -84,17 +84,17 @@ def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name
     b = ir.IRBuilder(function.append_basic_block("entry"))
     buffers, part, parts, thread = function.args
     source, to, scratch = (pointer_at(b, buffers, position) for position in range(3))
-    plane, room = rows.nbytes // 2, aligned(rows.nbytes)
-    own = offset(b, scratch, (thread, 2 * room))
-    rooms = [Planes(offset(b, own, number * room), plane) for number in (0, 1)]
+    plane, buffer_nbytes = rows.nbytes // 2, aligned(rows.nbytes)
+    thread_memory = offset(b, scratch, (thread, 2 * buffer_nbytes))
+    temporaries = [Planes(offset(b, thread_memory, number * buffer_nbytes), plane) for number in (0, 1)]
     with counting(b, *share(b, rows.count, part, parts)) as row:
         ends = (Interleaved(offset(b, pointer, (row, rows.nbytes))) for pointer in (source, to))
-        here, there = ends
-        stages.run(b, here, rooms, there, 1.0 if scale is None else scale)
+        source_row, result_row = ends
+        stages.run(b, source_row, temporaries, result_row, 1.0 if scale is None else scale)
     b.ret_void()
     return Emitted(
         name,
-        workspace=2 * room,
+        workspace=2 * buffer_nbytes,
         uses_threads=rows.count > 1 and rows.products >= isa.machine.serial_products,
         parts=max(1, min(MOST_PARTS, rows.count)),
     )

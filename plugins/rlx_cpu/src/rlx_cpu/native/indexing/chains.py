@@ -134,33 +134,35 @@ class Chains:
     def _sum(self, n: ir.LlvmValue, high: ir.LlvmValue) -> None:
         """Row `n` of those below `high`."""
         b, lanes = self.builder, self.isa.lanes(self.dtype.accumulator)
-        later = b.add(n, index(self.isa.machine.indexing.prefetch_rows))
-        soon = self._number(self.heads, b.select(b.icmp_signed("<", later, high), later, n))
+        ahead = b.add(n, index(self.isa.machine.indexing.prefetch_rows))
+        soon = self._number(self.heads, b.select(b.icmp_signed("<", ahead, high), ahead, n))
         for first in range(0, min(self.row, INTERLEAVED * self.isa.vector_bytes), CACHE_LINE):
             prefetch(b, offset(b, self.updates, (soon, self.row), first))
         to, bundle = offset(b, self.result, (n, self.row)), INTERLEAVED * lanes
-        whole = self.inner // bundle * bundle
-        with counting(b, 0, whole, bundle) as at:
-            self._columns(n, to, at, tuple(pieces(0, bundle, lanes)))
-        if whole < self.inner:
-            self._columns(n, to, index(whole), tuple(pieces(0, self.inner - whole, lanes)))
+        full_columns = self.inner // bundle * bundle
+        with counting(b, 0, full_columns, bundle) as column:
+            self._columns(n, to, column, tuple(pieces(0, bundle, lanes)))
+        if full_columns < self.inner:
+            self._columns(n, to, index(full_columns), tuple(pieces(0, self.inner - full_columns, lanes)))
 
-    def _columns(self, n: ir.LlvmValue, to: ir.LlvmValue, at: ir.LlvmValue, vectors: Sequence[tuple[int, int]]) -> None:
-        """The columns of row `n` in some vectors, (first element, lanes) each, from element `at` on."""
+    def _columns(
+        self, n: ir.LlvmValue, to: ir.LlvmValue, column: ir.LlvmValue, vectors: Sequence[tuple[int, int]]
+    ) -> None:
+        """The columns of row `n` in some vectors, (first element, lanes) each, from element `column` on."""
         b, size = self.builder, self.dtype.itemsize
         totals = [variable(b, held_type(self.dtype, lanes)) for _, lanes in vectors]
         for total, (_, lanes) in zip(totals, vectors, strict=True):
             type = held_type(self.dtype, lanes)
             b.store(constant(type, 0), total, align=align_of(type))
         with self._chained(n) as i:
-            update = offset(b, self.updates, (i, self.row), (at, size))
+            update = offset(b, self.updates, (i, self.row), (column, size))
             for total, (first, lanes) in zip(totals, vectors, strict=True):
                 new = load_elements(b, self.isa, self.dtype, address(b, update, first * size), lanes)
                 old = b.load(total, typ=new.type, align=align_of(new.type))
                 b.store((b.fadd if self.dtype.is_float else b.add)(old, new), total, align=align_of(new.type))
         for total, (first, lanes) in zip(totals, vectors, strict=True):
             type = held_type(self.dtype, lanes)
-            value, place = b.load(total, typ=type, align=align_of(type)), offset(b, to, (at, size), first * size)
+            value, place = b.load(total, typ=type, align=align_of(type)), offset(b, to, (column, size), first * size)
             if self.is_nontemporal and lanes * size == self.isa.vector_bytes:
                 store_nontemporal(b, value, place)
             else:
@@ -183,6 +185,6 @@ class Chains:
         b.branch(again)
         b.position_at_end(done)
 
-    def _number(self, words: ir.LlvmValue, at: ir.LlvmValue) -> ir.LlvmValue:
+    def _number(self, words: ir.LlvmValue, position: ir.LlvmValue) -> ir.LlvmValue:
         b = self.builder
-        return b.sext(b.load(offset(b, words, (at, _WORD)), typ=I32, align=_WORD), I64)
+        return b.sext(b.load(offset(b, words, (position, _WORD)), typ=I32, align=_WORD), I64)

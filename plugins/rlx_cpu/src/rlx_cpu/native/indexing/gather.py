@@ -73,7 +73,7 @@ class Reader:
         low, high = share(b, problem.lines * self.blocks, tid, nthreads)
         with counting(b, low, high) as unit:
             line, block = b.udiv(unit, sized(b, self.blocks)), b.urem(unit, sized(b, self.blocks))
-            own = offset(b, table, (line, problem.size * self.row))
+            line_table = offset(b, table, (line, problem.size * self.row))
             to = offset(b, result, (line, problem.count * self.row))
             batch = b.udiv(line, sized(b, problem.outer))
             numbers = offset(b, indices, (batch, problem.count * problem.dtype.itemsize))
@@ -84,8 +84,8 @@ class Reader:
             with counting(b, start, end) as i:
                 place = offset(b, to, (i, self.row))
 
-                def copy(found: ir.LlvmValue) -> None:
-                    self._move(place, offset(b, own, (found, self.row)), self.dtype.itemsize)
+                def copy(number: ir.LlvmValue) -> None:
+                    self._move(place, offset(b, line_table, (number, self.row)), self.dtype.itemsize)
 
                 def clear() -> None:
                     if filler is not None:
@@ -98,11 +98,11 @@ class Reader:
         b = self.builder
         bits = np.asarray(self.fill, self.dtype.numpy).tobytes() + bytes(2 * WIDEST)
         with b.goto_entry_block():
-            found = b.alloca(I64, 2)
+            element = b.alloca(I64, 2)
         for k in range(2):
             word = int.from_bytes(bits[k * WIDEST : (k + 1) * WIDEST], "little")
-            b.store(index(word), address(b, found, k * WIDEST), align=8)
-        return found
+            b.store(index(word), address(b, element, k * WIDEST), align=8)
+        return element
 
     def _move(self, to: ir.LlvmValue, source: ir.LlvmValue, step: int) -> None:
         """Write a row from elements with a stride of `step` bytes: an element's size, or 0 to repeat one element."""

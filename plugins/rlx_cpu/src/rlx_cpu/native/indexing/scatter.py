@@ -62,10 +62,10 @@ class Writer:
             if not left:
                 self._part(line, start, self.cut.block, None)
                 return
-            with b.if_else(b.icmp_unsigned("==", block, index(self.blocks - 1))) as (last, whole):
+            with b.if_else(b.icmp_unsigned("==", block, index(self.blocks - 1))) as (last, full):
                 with last:
                     self._part(line, start, left, None)
-                with whole:
+                with full:
                     self._part(line, start, self.cut.block, None)
 
     def _part(
@@ -107,7 +107,7 @@ class Writer:
     def _converted(
         self,
         source: ir.LlvmValue,
-        own: DType,
+        source_dtype: DType,
         to: ir.LlvmValue,
         target: DType,
         low: ir.LlvmValue,
@@ -116,18 +116,20 @@ class Writer:
     ) -> None:
         """Rows `low` to `high` of a part in the dtype of another table."""
         b, lanes = self.builder, self.isa.lanes(self.plan.accumulator)
-        whole = width // lanes * lanes
+        full_columns = width // lanes * lanes
         with counting(b, low, high) as n:
-            read = offset(b, source, (n, self.plan.inner * own.itemsize))
+            read = offset(b, source, (n, self.plan.inner * source_dtype.itemsize))
             written = offset(b, to, (n, self.plan.inner * target.itemsize))
 
-            def move(at: ir.LlvmValue, count: int) -> None:
-                value = load_elements(b, self.isa, own, offset(b, read, (at, own.itemsize)), count)
-                store_elements(b, self.isa, target, value, offset(b, written, (at, target.itemsize)))
+            def move(column: ir.LlvmValue, count: int) -> None:
+                value = load_elements(
+                    b, self.isa, source_dtype, offset(b, read, (column, source_dtype.itemsize)), count
+                )
+                store_elements(b, self.isa, target, value, offset(b, written, (column, target.itemsize)))
 
-            with counting(b, 0, whole, lanes) as at:
-                move(at, lanes)
-            for start, count in pieces(whole, width, lanes):
+            with counting(b, 0, full_columns, lanes) as column:
+                move(column, lanes)
+            for start, count in pieces(full_columns, width, lanes):
                 move(index(start), count)
 
     def _begin(
@@ -149,12 +151,12 @@ class Writer:
         """Rows `low` to `high` of a part copied, or cleared."""
         b, nbytes = self.builder, width * self.plan.accumulator.itemsize
         if width == self.plan.inner:
-            at, size = b.mul(low, index(self.plan.pitch)), b.mul(b.sub(high, low), index(self.plan.pitch))
-            self._fill(address(b, to, at), None if source is None else address(b, source, at), size)
+            first_byte, size = b.mul(low, index(self.plan.pitch)), b.mul(b.sub(high, low), index(self.plan.pitch))
+            self._fill(address(b, to, first_byte), None if source is None else address(b, source, first_byte), size)
             return
         with counting(b, low, high) as n:
-            own = None if source is None else offset(b, source, (n, self.plan.pitch))
-            self._fill(offset(b, to, (n, self.plan.pitch)), own, index(nbytes))
+            source_row = None if source is None else offset(b, source, (n, self.plan.pitch))
+            self._fill(offset(b, to, (n, self.plan.pitch)), source_row, index(nbytes))
 
     def _fill(self, to: ir.LlvmValue, source: ir.LlvmValue | None, nbytes: ir.LlvmValue) -> None:
         b, is_volatile = self.builder, ir.LlvmConstant(ir.IntType(1), 0)
@@ -182,14 +184,14 @@ class Writer:
                     )
         else:
             bundles = 0
-        for at, count in pieces(bundles, width, lanes):
-            self._vector(to, new, at, count)
+        for start, count in pieces(bundles, width, lanes):
+            self._vector(to, new, start, count)
 
-    def _vector(self, to: ir.LlvmValue, new: ir.LlvmValue, at: int, lanes: int) -> None:
+    def _vector(self, to: ir.LlvmValue, new: ir.LlvmValue, start: int, lanes: int) -> None:
         b = self.builder
-        place = address(b, to, at * self.plan.accumulator.itemsize)
+        place = address(b, to, start * self.plan.accumulator.itemsize)
         old = load_elements(b, self.isa, self.plan.accumulator, place, lanes)
-        update = load_elements(b, self.isa, self.plan.dtype, address(b, new, at * self.plan.dtype.itemsize), lanes)
+        update = load_elements(b, self.isa, self.plan.dtype, address(b, new, start * self.plan.dtype.itemsize), lanes)
         store_elements(
             b, self.isa, self.plan.accumulator, combined(b, self.plan.mode, self.plan.accumulator, old, update), place
         )

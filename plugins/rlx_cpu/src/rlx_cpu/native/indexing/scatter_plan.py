@@ -63,9 +63,9 @@ class Scattering:
     def of(cls, op: Op, operands: int, result: TensorType, indices: TensorType) -> Scattering:
         assert isinstance(op, ScatterAdd | Scatter), "registered for these"
         problem, mode = Indexing.of(result, indices, op.axis, op.batch_dims, op.oob), mode_of(op)
-        held = result.dtype
-        element = dtype(f"u{8 * min(held.itemsize, 8)}") if mode == "set" else held.component
-        inner = problem.inner * held.itemsize // element.itemsize
+        stored = result.dtype
+        element = dtype(f"u{8 * min(stored.itemsize, 8)}") if mode == "set" else stored.component
+        inner = problem.inner * stored.itemsize // element.itemsize
         return cls(problem, mode, element, inner, operands, op.name.rpartition(".")[2])
 
     def cut(self, machine: CpuMachine) -> ScatterCut:

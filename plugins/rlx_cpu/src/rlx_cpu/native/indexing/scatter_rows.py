@@ -27,8 +27,8 @@ __all__ = ["ScatterForm", "sized_scatter"]
     asks_sizes=False,
 )
 def is_combined(node: Node) -> bool:
-    mode, held = mode_of(node.op), node.types[0].dtype
-    return mode == "set" or (held.component in DTYPES and not (mode == "mul" and held.is_complex))
+    mode, dtype = mode_of(node.op), node.types[0].dtype
+    return mode == "set" or (dtype.component in DTYPES and not (mode == "mul" and dtype.is_complex))
 
 
 @frozen(eq=False)

@@ -113,17 +113,17 @@ _workers: dict[object, float] = {}
 
 def later(job: Callable[[], T]) -> JobFuture[T]:
     """Run a job in the background."""
-    made = JobFuture(job)
+    future = JobFuture(job)
     if is_entered():  # in a signal handler: no other thread can enter LLVM until it returns
-        return made
-    _jobs.append(made)
+        return future
+    _jobs.append(future)
     now = time.monotonic()
     if sum(1 for since in list(_workers.values()) if since > now - _STARTS_WITHIN) < _most_threads():
         worker = object()
         _workers[worker] = now
         if not started(_work, worker):
             _workers.pop(worker, None)
-    return made
+    return future
 
 
 @cache

@@ -85,16 +85,16 @@ def _llvm_version() -> object:
 @protected
 def triple() -> str:
     """Return LLVM's triple of this machine."""
-    found: str = llvm.get_process_triple()
-    return found
+    text: str = llvm.get_process_triple()
+    return text
 
 
 @cache
 @protected
 def host_name() -> str:
     """Return LLVM's name of this machine's processor."""
-    found: str = llvm.get_host_cpu_name()
-    return found
+    name: str = llvm.get_host_cpu_name()
+    return name
 
 
 @cache
@@ -298,13 +298,13 @@ class _CodegenPipeline:
     def code(self, module: llvm.ModuleRef) -> bytes:
         """Return the object code, as `TargetMachine.emit_object` does."""
         with ffi.OutputString() as error:
-            made = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)(self.machine, module, 1, error)
-            if not made:
+            buffer = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)(self.machine, module, 1, error)
+            if not buffer:
                 raise RuntimeError(str(error))
         try:
-            return string_at(ffi.lib.LLVMPY_GetBufferStart(made), ffi.lib.LLVMPY_GetBufferSize(made))
+            return string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
         finally:
-            ffi.lib.LLVMPY_DisposeMemoryBuffer(made)
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 _idle: defaultdict[Processor, deque[_CodegenPipeline]] = defaultdict(deque)

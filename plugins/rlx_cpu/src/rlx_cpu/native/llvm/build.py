@@ -64,8 +64,16 @@ HALF, FLOAT, DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 
 def register_type(dtype: DType, lanes: int = 1) -> Any:
     """The type of a value of `dtype` in registers; a vector for more than one lane."""
-    held = dtype.accumulator
-    scalar = FLOAT if held is f32 else DOUBLE if held is f64 else I1 if held.kind == "bool" else _integer(held)
+    accumulator = dtype.accumulator
+    scalar = (
+        FLOAT
+        if accumulator is f32
+        else DOUBLE
+        if accumulator is f64
+        else I1
+        if accumulator.kind == "bool"
+        else _integer(accumulator)
+    )
     return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
 
 

@@ -32,14 +32,14 @@ SYSTEM = ("sched_yield", "sched_getcpu", "clock_gettime", "malloc", "free", "mad
 @cache
 def addresses() -> Mapping[str, int]:
     """Return function → address, for the functions that this platform has."""
-    found: dict[str, int] = {}
+    table: dict[str, int] = {}
     for library in _libraries():
         for name in (*MATHEMATICS, *IMPLICIT, *SYSTEM):
-            if name not in found:
+            if name not in table:
                 function = getattr(library, name, None)
                 if function is not None:
-                    found[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
-    return found
+                    table[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    return table
 
 
 def has_clock() -> bool:
@@ -50,9 +50,9 @@ def has_clock() -> bool:
 def _libraries() -> Iterator[ctypes.CDLL]:
     names = ("ucrtbase", "vcruntime140") if sys.platform == "win32" else ("m", "c")
     for name in names:
-        found = _library(name)
-        if found is not None:
-            yield found
+        library = _library(name)
+        if library is not None:
+            yield library
     if sys.platform != "win32":
         yield ctypes.CDLL(None)
 

@@ -51,9 +51,9 @@ def protected(function: Callable[P, T]) -> Callable[P, T]:
         with forks_wait:
             if get_ident() != threading.main_thread().ident:
                 return function(*args, **kwargs)
-            made = _Call(partial(function, *args, **kwargs))
-            _calls.put(made)
-            return made.result()
+            pending = _Call(partial(function, *args, **kwargs))
+            _calls.put(pending)
+            return pending.result()
 
     return call
 
@@ -236,11 +236,11 @@ def reserved(nbytes: int, what: str) -> Iterator[None]:
         _in_flight.pop(token, None)
 
 
-def _lacking(what: str, needed: int, found: str) -> OutOfMemoryError:
+def _lacking(what: str, needed: int, available: str) -> OutOfMemoryError:
     return OutOfMemoryError(
         f"compile: no memory is left for LLVM, which would end the process ({what})",
         Fact("needed", f"{needed >> 20} MiB"),
-        Fact("available", found),
+        Fact("available", available),
         hint='free memory, raise the limit, or compile for NumPy: config={"options": {"cpu.tier": "numpy"}}',
     )
 

@@ -57,10 +57,10 @@ def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue |
     if len(cut.sizes) == 1:
         yield cut.size
         return
-    with b.if_else(is_larger(b, cut, piece, part)) as (large, small):
-        with large:
+    with b.if_else(is_larger(b, cut, piece, part)) as (larger, smaller):
+        with larger:
             yield cut.size
-        with small:
+        with smaller:
             yield cut.size - 1
 
 

@@ -123,16 +123,16 @@ def named(name: str) -> Isa:
         ConfigError: No such set exists, or this machine does not have it.
     """
     known = [i.name for i in ISAS]
-    found = host_isa() if name == "auto" else next((i for i in ISAS if i.name == name), None)
-    there = available()
-    if found is None:
+    isa = host_isa() if name == "auto" else next((i for i in ISAS if i.name == name), None)
+    supported = available()
+    if isa is None:
         raise ConfigError(f"cpu.isa: {name!r} is none of auto, {', '.join(known)}", hint=nearest(name, known))
-    if found not in there:
+    if isa not in supported:
         raise ConfigError(
-            f"cpu.isa: this machine has {', '.join(i.name for i in there) or 'none of them'}, not {name}",
+            f"cpu.isa: this machine has {', '.join(i.name for i in supported) or 'none of them'}, not {name}",
             Fact("machine", str(this_host())),
         )
-    return evolve(found, machine=assumed())
+    return evolve(isa, machine=assumed())
 
 
 def portable(name: str) -> Isa:
@@ -141,8 +141,8 @@ def portable(name: str) -> Isa:
     Raises:
         ConfigError: There is no such set.
     """
-    found = next((i for i in ISAS if i.name == name), None)
-    if found is None:
+    isa = next((i for i in ISAS if i.name == name), None)
+    if isa is None:
         known = [i.name for i in ISAS]
         raise ConfigError(f"cpu: {name!r} is none of {', '.join(known)}", hint=nearest(name, known))
-    return evolve(found, machine=assumed(), cpu=PORTABLE[name])
+    return evolve(isa, machine=assumed(), cpu=PORTABLE[name])

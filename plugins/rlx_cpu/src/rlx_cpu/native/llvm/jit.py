@@ -80,11 +80,11 @@ class JitCode:
         engine = self._engine
         if isinstance(engine, JobFuture):
             engine = self._engine = engine.result()
-        found = engine.address(function)
-        if not found:
+        value = engine.address(function)
+        if not value:
             raise KeyError(f"the code has no function {function}")
-        self._addresses[function] = found
-        return found
+        self._addresses[function] = value
+        return value
 
 
 @cache
@@ -117,9 +117,9 @@ def object_cache() -> ObjectStore | None:
 def compile_module(module: ir.Module, isa: Isa) -> JitCode:
     """Compile a module, or link its object from the cache, where it is kept by its text."""
     text = str(module)
-    made = _kept(text, lambda: text, isa)
-    made.flush()
-    return made
+    code = _kept(text, lambda: text, isa)
+    code.flush()
+    return code
 
 
 def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> JitCode:
@@ -131,16 +131,16 @@ def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> JitCode
 def _kept(identity: str, text: Callable[[], str], isa: Isa) -> JitCode:
     """The code of a text from the cache, or made in the background and kept."""
     key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
-    mark, kept = bytes.fromhex(key), None if store is None else store.get(key)
-    if store is not None and kept is not None:
+    mark, cached = bytes.fromhex(key), None if store is None else store.get(key)
+    if store is not None and cached is not None:
         try:
-            if not kept.startswith(mark):
+            if not cached.startswith(mark):
                 raise RuntimeError("it is of another text")
-            return JitCode(link([kept.removeprefix(mark)], isa), is_cached=True)
+            return JitCode(link([cached.removeprefix(mark)], isa), is_cached=True)
         except RuntimeError as error:
             store.drop(key, str(error))
-    made = later(lambda: generate(text(), isa))
-    return JitCode.of([made], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
+    pending = later(lambda: generate(text(), isa))
+    return JitCode.of([pending], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
 
 
 def link(objects: Sequence[bytes], isa: Isa) -> ExecutionEngine:

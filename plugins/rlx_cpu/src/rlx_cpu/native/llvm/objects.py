@@ -77,13 +77,13 @@ class Making:
 
     isa: Isa
     objects: list[JobFuture[bytes]] = field(factory=list)
-    _apart: set[str] = field(factory=set)
+    _library_modules: set[str] = field(factory=set)
 
     def add(self, module: ir.Module) -> None:
         """Add a module, and the library modules that it needs."""
         for name, needed in module.apart.items():
-            if name not in self._apart:
-                self._apart.add(name)
+            if name not in self._library_modules:
+                self._library_modules.add(name)
                 self._make(str(needed))
         self._make(module.alone())
 
@@ -118,31 +118,31 @@ def sized_library(forms: Sequence[str], isa: Isa, emit: Emitting) -> Library:
 def _found_or_made(key: str | None, count: int, isa: Isa, emit: Emitting) -> Library:
     store = object_cache()
     if key is not None and store is not None:
-        found = _read(store, key, count, isa)
-        if found is not None:
-            return found
+        cached = _read(store, key, count, isa)
+        if cached is not None:
+            return cached
     return _made(count, isa, emit, None if key is None or store is None else (store, key))
 
 
-def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | None) -> Library:
+def _made(count: int, isa: Isa, emit: Emitting, entry: tuple[ObjectStore, str] | None) -> Library:
     """Return all functions. LLVM compiles emitted functions while others are emitted; storing them is not waited for."""
     emitted: list[Emitted | None] = []
     making = Making(isa)
     with yielding():
         for number in range(count):
-            found = emit(number)
-            emitted.append(None if found is None else found[1])
-            if found is not None:
-                making.add(found[0])
+            function = emit(number)
+            emitted.append(None if function is None else function[1])
+            if function is not None:
+                making.add(function[0])
     objects = making.objects
     _bind_symbols(emitted)
     if not objects:
         return Library(tuple(emitted), None)
 
-    def put(made: Sequence[bytes]) -> bool:
-        return kept is not None and kept[0].put(kept[1], _packed(kept[1], emitted, made))
+    def put(object_code: Sequence[bytes]) -> bool:
+        return entry is not None and entry[0].put(entry[1], _packed(entry[1], emitted, object_code))
 
-    return Library(tuple(emitted), JitCode.of(objects, isa, None if kept is None else put))
+    return Library(tuple(emitted), JitCode.of(objects, isa, None if entry is None else put))
 
 
 def _bind_symbols(emitted: Iterable[Emitted | None]) -> None:
@@ -224,9 +224,9 @@ def _emitted(row: Any) -> Emitted | None:
         return None
     fault = None if row["fault"] is None else Fault.from_json(row["fault"])
     foreign = tuple((symbol, load) for symbol, load in row["foreign"])
-    held, packs = tuple(HoistedPack(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
+    hoisted, packs = tuple(HoistedPack(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
     return Emitted(
-        **{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"]), "foreign": foreign}
+        **{**row, "packs": packs, "held": hoisted, "fault": fault, "words": tuple(row["words"]), "foreign": foreign}
     )
 
 

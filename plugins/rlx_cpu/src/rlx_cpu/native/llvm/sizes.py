@@ -65,6 +65,6 @@ def sized(b: ir.IRBuilder, size: Dim) -> ir.LlvmValue:
 
 def sizes_of(b: ir.IRBuilder) -> ModuleSizes:
     """Return the run-time sizes of the functions of the current module."""
-    found = b.module.sizes
-    assert isinstance(found, ModuleSizes), "a module whose functions are told sizes has a place for them"
-    return found
+    sizes = b.module.sizes
+    assert isinstance(sizes, ModuleSizes), "a module whose functions are told sizes has a place for them"
+    return sizes

@@ -145,5 +145,5 @@ class Stored:
     def _narrowed(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
         assert self.dtype.is_narrow, "results are stored in the dtype of the sums, or in 16 bits of f32"
         assert self.simd.dtype is f32, "16 bits are f32 in registers"
-        found = narrowed(b, self.dtype, value, self.simd.isa)
-        return b.bitcast(found, self._like(found, I16)) if self.dtype is f16 else found
+        narrow = narrowed(b, self.dtype, value, self.simd.isa)
+        return b.bitcast(narrow, self._like(narrow, I16)) if self.dtype is f16 else narrow

@@ -54,7 +54,7 @@ def team_functions(
     function = ir.Function(module, SHARED, "share")
     function.linkage = "internal"  # its address is taken, which code in a package reaches by distance only
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    team, run, buffers, wanted, tid = function.args
+    team, run, buffers, max_parts, tid = function.args
     threads = b.load(_at(b, team, _THREADS), typ=I64, align=8)
     alone = b.load(_at(b, team, _ALONE), typ=I64, align=8)
     with b.if_then(b.icmp_signed(">", alone, _word(0)), likely=False):
@@ -62,7 +62,7 @@ def team_functions(
         b.call(b.inttoptr(run, POINTER), [b.inttoptr(buffers, POINTER), _word(0), _word(1), tid, _word(0)], CALLED)
         b.ret_void()
     begun = b.call(module.globals["clock"], [])
-    least = b.select(b.icmp_signed("<", wanted, threads), threads, wanted)
+    least = b.select(b.icmp_signed("<", max_parts, threads), threads, max_parts)
     parts = b.select(b.icmp_signed("<", least, _word(MOST_SHARED)), least, _word(MOST_SHARED))
     for value, offset in ((run, _FUNCTION), (buffers, _BUFFERS), (parts, _PARTS), (_word(0), _DONE)):
         b.store(value, _at(b, team, offset), align=8)
@@ -122,8 +122,8 @@ def _help(module: ir.Module) -> None:
         for offset in (_FUNCTION, _BUFFERS, _PARTS, _THREADS)
     )
     start = b.sdiv(b.mul(tid, parts), threads)
-    own = b.shl(b.lshr(free, start), start)
-    part = _lowest(b, b.select(b.icmp_signed("!=", own, _word(0)), own, free))
+    own_parts = b.shl(b.lshr(free, start), start)
+    part = _lowest(b, b.select(b.icmp_signed("!=", own_parts, _word(0)), own_parts, free))
     without = b.and_(claim, b.not_(b.shl(_word(1), part)))
     b.cbranch(b.compare_exchange(_at(b, team, _CLAIM), claim, without), run, look)
     b.position_at_end(run)

@@ -11,7 +11,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I8, I64, counted, scaled, variable
 from rlx_cpu.native.loops.tiles import TransposedTiles
 from rlx_cpu.native.loops.values import KernelValues
-from rlx_cpu.native.loops.walk import At, Shape
+from rlx_cpu.native.loops.walk import Position, Shape
 
 __all__ = ["Bands"]
 
@@ -25,7 +25,7 @@ class Bands:
     """
 
     values: KernelValues
-    step: Callable[[Nest, Sequence[At], dict[int, list[ir.LlvmValue]], int], None]
+    step: Callable[[Nest, Sequence[Position], dict[int, list[ir.LlvmValue]], int], None]
 
     @property
     def builder(self) -> ir.IRBuilder:
@@ -52,7 +52,9 @@ class Bands:
             rows = self._at_most(b.sub(size, first), whole_side)
             columns = self._at_most(b.sub(ir.LlvmConstant(I64, shape.size), column), whole_side)
             is_whole = b.and_(b.icmp_signed("==", rows, whole_side), b.icmp_signed("==", columns, whole_side))
-            self.values.tiles.fill(At({**index, axis: first, shape.lane: column}, shape.lanes), rows, columns, is_whole)
+            self.values.tiles.fill(
+                Position({**index, axis: first, shape.lane: column}, shape.lanes), rows, columns, is_whole
+            )
             with counted(b, zero, rows) as row:
                 self._line({**index, axis: b.add(first, row)}, column, row, columns)
 
@@ -67,16 +69,16 @@ class Bands:
         below = {**line, shape.crossing: b.add(line[shape.crossing], ir.LlvmConstant(I64, shape.side))}
         for number in nest.stores:
             store = self.shape.kernel.stores[number]
-            self.values.memory.prefetch_result(store, At({**below, shape.lane: column}, shape.lanes))
+            self.values.memory.prefetch_result(store, Position({**below, shape.lane: column}, shape.lanes))
         vectors = b.sub(columns, b.urem(columns, ir.LlvmConstant(I64, shape.lanes)))
         with counted(b, ir.LlvmConstant(I64, 0), vectors, shape.lanes) as along:
             here = {**line, shape.lane: b.add(column, along)}
-            self.step(nest, [At(here, shape.lanes, tile=(row, along))], {}, 0)
+            self.step(nest, [Position(here, shape.lanes, tile=(row, along))], {}, 0)
         left = shape.size % shape.lanes
         if left:
             with b.if_then(b.icmp_signed("<", vectors, columns)):
                 here = {**line, shape.lane: b.add(column, vectors)}
-                self.step(nest, [At(here, left, tile=(row, vectors))], {}, 0)
+                self.step(nest, [Position(here, left, tile=(row, vectors))], {}, 0)
 
     def _at_most(self, value: ir.LlvmValue, limit: ir.LlvmValue) -> ir.LlvmValue:
         return self.builder.select(self.builder.icmp_signed("<", value, limit), value, limit)

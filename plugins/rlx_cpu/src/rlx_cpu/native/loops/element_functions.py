@@ -89,10 +89,10 @@ def element_function(op: Op, dtypes: tuple[DType, ...], isa: Isa) -> NativeFunct
         write_walk(module, sizes)
         return module, Emitted(_NAME)
 
-    made = library([Function(f"{_NAME} {BLOCK}", node, layout)], isa, emit)
-    assert made.code is not None, "the emitter makes code"
+    compiled = library([Function(f"{_NAME} {BLOCK}", node, layout)], isa, emit)
+    assert compiled.code is not None, "the emitter makes code"
     prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(sizes), ctypes.c_int64)
-    return NativeFunction(results[0].dtype.numpy, prototype(made.code.address(_NAME)), made.code)
+    return NativeFunction(results[0].dtype.numpy, prototype(compiled.code.address(_NAME)), compiled.code)
 
 
 def write_walk(module: ir.Module, sizes: tuple[int, ...]) -> None:

@@ -31,7 +31,7 @@ from rlx_cpu.native.llvm.build import (
 )
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.sizes import Unsized, sized
-from rlx_cpu.native.loops.walk import At, Shape
+from rlx_cpu.native.loops.walk import Position, Shape
 
 __all__ = ["KernelBuffers"]
 
@@ -47,22 +47,22 @@ class KernelBuffers:
     """Stores that are nontemporal for full vectors."""
     loop: int = 0
     """Index of the current loop over a row."""
-    found: dict[tuple[Load | Store, int, int], ir.LlvmValue] | None = None
+    loaded: dict[tuple[Load | Store, int, int], ir.LlvmValue] | None = None
     """Values loaded so far, by access and offset in bytes and lanes; `None` if memory may have changed since."""
 
-    def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.LlvmValue:
+    def _offset(self, strides: tuple[int, ...], offset: int, position: Position) -> ir.LlvmValue:
         """The byte offset of an access at the first lane."""
         b = self.builder
         total: ir.LlvmValue = sized(b, offset)
         for axis, stride in enumerate(strides):
-            if stride and axis in at.index:
-                step = scaled(b, at.index[axis], stride)
+            if stride and axis in position.index:
+                step = scaled(b, position.index[axis], stride)
                 total = step if isinstance(total, ir.LlvmConstant) and total.constant == 0 else b.add(total, step)
         return total
 
-    def mask(self, at: At) -> ir.LlvmValue:
+    def mask(self, position: Position) -> ir.LlvmValue:
         """The lanes that exist, as a vector of bits."""
-        return self._mask(self.shape.lanes, at.active)
+        return self._mask(self.shape.lanes, position.active)
 
     def _mask(self, lanes: int, active: int | ir.LlvmValue) -> ir.LlvmValue:
         if isinstance(active, ir.LlvmValue):
@@ -70,18 +70,18 @@ class KernelBuffers:
             return self.builder.icmp_signed("<", positions, splat(self.builder, active, lanes))
         return ir.LlvmConstant(ir.VectorType(I1, lanes), [ir.LlvmConstant(I1, int(k < active)) for k in range(lanes)])
 
-    def load(self, term: Load, at: At, moved: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
+    def load(self, term: Load, position: Position, moved: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         """An element or a vector of them; `moved` are the values of the load's dynamic indices."""
-        if self.found is None or term.dynamic or isinstance(at.active, ir.LlvmValue):
-            return self._load(term, at, moved)
-        key = term, self._ahead(term, at), at.active
-        if key not in self.found:
-            self.found[key] = self._load(term, at, moved)
-        return self.found[key]
+        if self.loaded is None or term.dynamic or isinstance(position.active, ir.LlvmValue):
+            return self._load(term, position, moved)
+        key = term, self._ahead(term, position), position.active
+        if key not in self.loaded:
+            self.loaded[key] = self._load(term, position, moved)
+        return self.loaded[key]
 
-    def _load(self, term: Load, at: At, moved: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
+    def _load(self, term: Load, position: Position, moved: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         b, lanes, dtype = self.builder, self.shape.lanes, term.dtype
-        place = self.place(term, at)
+        place = self.place(term, position)
         spread: ir.LlvmValue | None = None
         for index, (_, stride) in zip(moved, term.dynamic, strict=True):
             step = b.mul(index, splat(b, sized(b, stride), width(index)))
@@ -95,51 +95,51 @@ class KernelBuffers:
             return self.to_register(dtype, b.load(place, typ=memory_type(dtype), align=align))
         if stride == dtype.itemsize and spread is None:
             type = memory_type(dtype, lanes)
-            if at.active == lanes:
+            if position.active == lanes:
                 ahead = self.shape.prefetch_distance(term, self.loop)
                 if ahead:
                     prefetch(b, address(b, place, ahead))
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
-            return self.to_register(dtype, self._masked_load(place, type, align, self.mask(at)))
+            return self.to_register(dtype, self._masked_load(place, type, align, self.mask(position)))
         if spread is None and self.is_paired(term):
-            return self._load_part(term, place, at)
-        whole: ir.LlvmValue = constant(memory_type(dtype, lanes), 0)
-        for k in self._single(at):
+            return self._load_part(term, place, position)
+        vector: ir.LlvmValue = constant(memory_type(dtype, lanes), 0)
+        for k in self._single(position):
             one = address(b, place, k * stride)
             if spread is not None:
                 one = address(b, one, b.extract_element(spread, ir.LlvmConstant(I32, k)))
-            whole = b.insert_element(whole, b.load(one, typ=memory_type(dtype), align=align), ir.LlvmConstant(I32, k))
-        return self.to_register(dtype, whole)
+            vector = b.insert_element(vector, b.load(one, typ=memory_type(dtype), align=align), ir.LlvmConstant(I32, k))
+        return self.to_register(dtype, vector)
 
     def is_paired(self, access: Load | Store) -> bool:
         """Return whether an access is of one part of complex elements that lie one after another."""
         dtype = self.shape.kernel.buffers[access.buffer].dtype
         return dtype.is_complex and access.strides[self.shape.lane] == dtype.itemsize
 
-    def _load_part(self, term: Load, place: ir.LlvmValue, at: At) -> ir.LlvmValue:
+    def _load_part(self, term: Load, place: ir.LlvmValue, position: Position) -> ir.LlvmValue:
         """The real or the imaginary parts of neighbours: both are loaded, and LLVM loads them once for both."""
         b, lanes, width = self.builder, self.shape.lanes, term.dtype.itemsize
-        assert isinstance(at.active, int), "complex elements have no code for sizes that are not known"
+        assert isinstance(position.active, int), "complex elements have no code for sizes that are not known"
         part = term.offset // width % 2
         type = memory_type(term.dtype, 2 * lanes)
         start = address(b, place, -part * width)
-        if at.active == lanes:
+        if position.active == lanes:
             both = b.load(start, typ=type, align=width)
         else:
-            both = self._masked_load(start, type, width, self._mask(2 * lanes, 2 * at.active))
+            both = self._masked_load(start, type, width, self._mask(2 * lanes, 2 * position.active))
         return b.shuffle_vector(both, ir.LlvmConstant(type, ir.Undefined), numbers(range(part, 2 * lanes, 2)))
 
-    def store_pair(self, store: Store, at: At, re: ir.LlvmValue, im: ir.LlvmValue) -> None:
+    def store_pair(self, store: Store, position: Position, re: ir.LlvmValue, im: ir.LlvmValue) -> None:
         """Write both parts of neighbouring elements, interleaved; `store` is the store of the real parts."""
         b, lanes, width = self.builder, self.shape.lanes, self.shape.kernel.buffers[store.buffer].accessed.itemsize
-        assert isinstance(at.active, int), "complex elements have no code for sizes that are not known"
-        place = self.place(store, at)
+        assert isinstance(position.active, int), "complex elements have no code for sizes that are not known"
+        place = self.place(store, position)
         sides = splat(b, re, lanes), splat(b, im, lanes)
         both = b.shuffle_vector(*sides, numbers(k + side for k in range(lanes) for side in (0, lanes)))
-        if at.active == lanes:
+        if position.active == lanes:
             b.store(both, place, align=width)
         else:
-            self._masked_store(both, place, width, self._mask(2 * lanes, 2 * at.active))
+            self._masked_store(both, place, width, self._mask(2 * lanes, 2 * position.active))
 
     def _masked_load(self, place: ir.LlvmValue, type: Any, align: int, mask: ir.LlvmValue) -> ir.LlvmValue:
         function = declare(
@@ -147,30 +147,30 @@ class KernelBuffers:
         )
         return self.builder.call(function, [place, ir.LlvmConstant(I32, align), mask, constant(type, 0)])
 
-    def store(self, store: Store, at: At, value: ir.LlvmValue) -> None:
+    def store(self, store: Store, position: Position, value: ir.LlvmValue) -> None:
         """Write a value of the kernel to its result."""
         b, lanes = self.builder, self.shape.lanes
         dtype = self.shape.kernel.values[store.value].dtype
-        place = self.place(store, at)
+        place = self.place(store, position)
         value = self._to_memory(dtype, value)
         stride, align = store.strides[self.shape.lane], dtype.itemsize
         is_spread = stride != 0 or width(value) > 1
         # A tail of one lane is stored as a scalar: LLVM 22.1 writes 32 bits for the masked store of one lane that was just
         # truncated to 16 or 8 (tests/fuzz/cases/norm_of_columns_bf16.rlx.txt).
-        if not is_spread or self.shape.size == 1 or (at.active == 1 and stride == dtype.itemsize):
+        if not is_spread or self.shape.size == 1 or (position.active == 1 and stride == dtype.itemsize):
             one = value if width(value) == 1 else b.extract_element(value, ir.LlvmConstant(I32, 0))
             b.store(one, place, align=align)
             return
         value = splat(b, value, lanes)
         if stride == dtype.itemsize:
-            if at.active == lanes and store in self.nontemporal:
+            if position.active == lanes and store in self.nontemporal:
                 store_nontemporal(b, value, place)
-            elif at.active == lanes:
+            elif position.active == lanes:
                 b.store(value, place, align=align)
             else:
-                self._masked_store(value, place, align, self.mask(at))
+                self._masked_store(value, place, align, self.mask(position))
             return
-        for k in self._single(at):
+        for k in self._single(position):
             b.store(b.extract_element(value, ir.LlvmConstant(I32, k)), address(b, place, k * stride), align=align)
 
     def _masked_store(self, value: ir.LlvmValue, place: ir.LlvmValue, align: int, mask: ir.LlvmValue) -> None:
@@ -178,30 +178,32 @@ class KernelBuffers:
         function = declare(self.builder.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
         self.builder.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
 
-    def _single(self, at: At) -> range:
+    def _single(self, position: Position) -> range:
         """The lanes that are accessed one by one."""
-        if isinstance(at.active, ir.LlvmValue):
+        if isinstance(position.active, ir.LlvmValue):
             raise Unsized("elements side by side along an axis whose size is not known")
-        return range(at.active)
+        return range(position.active)
 
-    def place(self, access: Load | Store, at: At) -> ir.LlvmValue:
+    def place(self, access: Load | Store, position: Position) -> ir.LlvmValue:
         """The address of an access at the first lane."""
-        start = None if self.found is None else self.found.get((access, 0, 0))
+        start = None if self.loaded is None else self.loaded.get((access, 0, 0))
         if start is None:
-            start = address(self.builder, self.buffers[access.buffer], self._offset(access.strides, access.offset, at))
-            if self.found is not None:
-                self.found[access, 0, 0] = start
-        ahead = self._ahead(access, at)
+            start = address(
+                self.builder, self.buffers[access.buffer], self._offset(access.strides, access.offset, position)
+            )
+            if self.loaded is not None:
+                self.loaded[access, 0, 0] = start
+        ahead = self._ahead(access, position)
         return address(self.builder, start, sized(self.builder, ahead)) if ahead else start
 
-    def _ahead(self, access: Load | Store, at: At) -> int:
+    def _ahead(self, access: Load | Store, position: Position) -> int:
         """Bytes that an access is ahead of the position of its axes."""
-        return sum(access.strides[axis] * step for axis, step in at.steps.items())
+        return sum(access.strides[axis] * step for axis, step in position.steps.items())
 
-    def prefetch_result(self, store: Store, at: At) -> None:
+    def prefetch_result(self, store: Store, position: Position) -> None:
         """Prefetch the line of a result, unless it goes past the caches; beyond the end of memory nothing happens."""
         if store not in self.nontemporal:
-            prefetch(self.builder, self.place(store, at), is_written=True)
+            prefetch(self.builder, self.place(store, position), is_written=True)
 
     def to_register(self, dtype: DType, value: ir.LlvmValue) -> ir.LlvmValue:
         """Return a value from memory in its register representation."""
@@ -219,5 +221,5 @@ class KernelBuffers:
 
 def numbers(lanes: Iterable[int]) -> ir.LlvmConstant:
     """Return the mask of a shuffle."""
-    found = list(lanes)
-    return ir.LlvmConstant(ir.VectorType(I32, len(found)), found)
+    indices = list(lanes)
+    return ir.LlvmConstant(ir.VectorType(I32, len(indices)), indices)

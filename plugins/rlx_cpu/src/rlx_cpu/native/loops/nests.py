@@ -31,7 +31,7 @@ from rlx_cpu.native.loops.reductions import UNROLL
 from rlx_cpu.native.loops.totals import Totals
 from rlx_cpu.native.loops.units import Units
 from rlx_cpu.native.loops.values import KernelValues
-from rlx_cpu.native.loops.walk import At, Shape
+from rlx_cpu.native.loops.walk import Position, Shape
 
 __all__ = ["Loops"]
 
@@ -109,17 +109,21 @@ class Loops:
         last = b.sdiv(b.mul(b.add(tid, ir.LlvmConstant(I64, 1)), count), threads)
         return counted(b, first, last)
 
-    def store(self, numbers: Sequence[int], at: At, known: dict[int, ir.LlvmValue]) -> None:
+    def store(self, numbers: Sequence[int], position: Position, known: dict[int, ir.LlvmValue]) -> None:
         """Write values that are known, or can be, to their results.
 
         Every value comes before any store: a result may lie in the bytes of an operand that another result still needs.
         """
-        self._store_all(numbers, [at], [self._computed(numbers, at, known)])
+        self._store_all(numbers, [position], [self._computed(numbers, position, known)])
 
-    def _computed(self, numbers: Sequence[int], at: At, known: dict[int, ir.LlvmValue]) -> list[ir.LlvmValue]:
-        return [self.values.value(self.kernel.stores[number].value, at, known) for number in numbers]
+    def _computed(
+        self, numbers: Sequence[int], position: Position, known: dict[int, ir.LlvmValue]
+    ) -> list[ir.LlvmValue]:
+        return [self.values.value(self.kernel.stores[number].value, position, known) for number in numbers]
 
-    def _store_all(self, numbers: Sequence[int], ats: Sequence[At], computed: Sequence[Sequence[ir.LlvmValue]]) -> None:
+    def _store_all(
+        self, numbers: Sequence[int], positions: Sequence[Position], computed: Sequence[Sequence[ir.LlvmValue]]
+    ) -> None:
         """Store what was computed at several places, one result after the other, the parts of complex elements together."""
         stores = [self.kernel.stores[number] for number in numbers]
         columns = list(zip(*computed, strict=True))
@@ -127,46 +131,48 @@ class Loops:
             if k and self._is_second_part(stores[k - 1], store):
                 continue  # stored with the first
             is_first = k + 1 < len(stores) and self._is_second_part(store, stores[k + 1])
-            for which, (at, value) in enumerate(zip(ats, values, strict=True)):
+            for which, (position, value) in enumerate(zip(positions, values, strict=True)):
                 if is_first:
-                    self.memory.store_pair(store, at, value, columns[k + 1][which])
+                    self.memory.store_pair(store, position, value, columns[k + 1][which])
                 else:
-                    self.memory.store(store, at, value)
+                    self.memory.store(store, position, value)
 
     def _is_second_part(self, first: Store, second: Store) -> bool:
         """Return whether two stores are of the parts of one complex result, neighbours along the lanes."""
         width = self.kernel.buffers[first.buffer].accessed.itemsize
         return self.memory.is_paired(first) and second == evolve(first, value=second.value, offset=first.offset + width)
 
-    def rows_of(self, ats: Sequence[At], block: ir.LlvmValue | None) -> None:
+    def rows_of(self, positions: Sequence[Position], block: ir.LlvmValue | None) -> None:
         """Emit all loops of a unit's row, then the stores of per-row values."""
         self.values.start_unit()
         if self.shape.rows_at_once > 1:
             (nest,) = self.shape.plan.nests
             with self._shared():
-                self.step(nest, ats, {}, 0)
+                self.step(nest, positions, {}, 0)
             return
-        if len(ats) > 1 or self.shape.strip > 1:
+        if len(positions) > 1 or self.shape.strip > 1:
             (nest,), finish = self.shape.plan.nests, self.shape.plan.finish
-            strip = self.reduce_strip(nest, ats)
+            strip = self.reduce_strip(nest, positions)
             with self._shared():
-                computed = [self._computed(finish, at, known) for at, known in zip(ats, strip, strict=True)]
-                self._store_all(finish, ats, computed)
+                computed = [
+                    self._computed(finish, position, known) for position, known in zip(positions, strip, strict=True)
+                ]
+                self._store_all(finish, positions, computed)
             return
-        (at,) = ats
+        (position,) = positions
         for number, nest in enumerate(self.shape.plan.nests):
             self.memory = self.values.memory = evolve(self.memory, loop=number)
-            self.nest(nest, at, block)
+            self.nest(nest, position, block)
             self.values.complete.update(nest.keeps)
-        self.store(self.shape.plan.finish, at, self.values.fixed)
+        self.store(self.shape.plan.finish, position, self.values.fixed)
 
-    def reduce_strip(self, nest: Nest, ats: Sequence[At]) -> list[dict[int, ir.LlvmValue]]:
+    def reduce_strip(self, nest: Nest, positions: Sequence[Position]) -> list[dict[int, ir.LlvmValue]]:
         """Emit the reductions of several vectors of rows in one loop; return the values known at each afterwards."""
         known: list[dict[int, ir.LlvmValue]] = []
         totals: list[dict[int, list[ir.LlvmValue]]] = []
-        for at in ats:
+        for position in positions:
             self.values.start_unit()
-            self._hoist(nest, at)
+            self._hoist(nest, position)
             known.append(self.values.fixed)
             totals.append({r: self.totals.start(r) for r in nest.reduces})
 
@@ -176,11 +182,11 @@ class Loops:
         def step(index: dict[int, ir.LlvmValue]) -> None:
             with self._shared():
                 for steps in self._steps(written_out):
-                    for at, fixed, total in zip(ats, known, totals, strict=True):
+                    for position, fixed, total in zip(positions, known, totals, strict=True):
                         self.values.fixed = fixed
-                        self.step(nest, [evolve(at, index=index, steps={**at.steps, **steps})], total, 0)
+                        self.step(nest, [evolve(position, index=index, steps={**position.steps, **steps})], total, 0)
 
-        self._rows_outside(ats[0], [a for a in self.kernel.row_axes if a not in written_out], step)
+        self._rows_outside(positions[0], [a for a in self.kernel.row_axes if a not in written_out], step)
         for fixed, total in zip(known, totals, strict=True):
             for number, variables in total.items():
                 fixed[number] = self.totals.finish(number, variables)
@@ -190,7 +196,7 @@ class Loops:
     def _shared(self) -> Iterator[None]:
         """Context in which each location is loaded once: loads are at one position up to constant steps, before any store."""
         before = self.memory
-        self.memory = self.values.memory = evolve(before, found={})
+        self.memory = self.values.memory = evolve(before, loaded={})
         yield
         self.memory = self.values.memory = before
 
@@ -199,13 +205,15 @@ class Loops:
         for steps in product(*(range(self.kernel.extents[a]) for a in axes)):
             yield dict(zip(axes, steps, strict=True))
 
-    def _rows_outside(self, at: At, axes: list[int], step: Callable[[dict[int, ir.LlvmValue]], None]) -> None:
+    def _rows_outside(
+        self, position: Position, axes: list[int], step: Callable[[dict[int, ir.LlvmValue]], None]
+    ) -> None:
         if not axes:
-            step(at.index)
+            step(position.index)
             return
-        start, end = self._bounds(at, axes[0], self.kernel.extents[axes[0]])
+        start, end = self._bounds(position, axes[0], self.kernel.extents[axes[0]])
         with counted(self.builder, start, end) as i:
-            self._rows_outside(evolve(at, index={**at.index, axes[0]: i}), axes[1:], step)
+            self._rows_outside(evolve(position, index={**position.index, axes[0]: i}), axes[1:], step)
 
     # ---------------------------------------------------------------------------------- in chunks
 
@@ -223,9 +231,9 @@ class Loops:
             unit, chunk = self.units.split(number, shape.units)
         (nest,) = shape.plan.nests
 
-        def body(ats: Sequence[At], block: ir.LlvmValue | None) -> None:
+        def body(positions: Sequence[Position], block: ir.LlvmValue | None) -> None:
             self.values.start_unit()
-            here = [evolve(at, chunk=chunk) for at in ats]
+            here = [evolve(position, chunk=chunk) for position in positions]
             if shape.is_in_row:
                 self.nest(nest, here[0], block)
                 known = [self.values.fixed]
@@ -242,146 +250,161 @@ class Loops:
         shape = self.shape
         (nest,) = shape.plan.nests
 
-        def body(ats: Sequence[At], block: ir.LlvmValue | None) -> None:
-            for k, at in enumerate(ats):
+        def body(positions: Sequence[Position], block: ir.LlvmValue | None) -> None:
+            for k, position in enumerate(positions):
                 self.values.start_unit()
                 for which, number in enumerate(nest.reduces):
                     reduce = self.totals.reduce(number)
                     type = register_type(reduce.dtype) if shape.is_in_row else self.totals.register(number)
                     place = which * shape.strip + k
                     self.values.fixed[number] = self.partials.total(unit, place, reduce, type)
-                self.store(self.shape.plan.finish, at, self.values.fixed)
+                self.store(self.shape.plan.finish, position, self.values.fixed)
 
         self.units.at(unit, body)
 
     # ------------------------------------------------------------------------------------- a loop
 
-    def nest(self, nest: Nest, at: At, block: ir.LlvmValue | None) -> None:
+    def nest(self, nest: Nest, position: Position, block: ir.LlvmValue | None) -> None:
         """One loop over the row."""
-        self._hoist(nest, at)
+        self._hoist(nest, position)
         totals = {r: self.totals.start(r) for r in nest.reduces}
         if block is not None:
-            self._blocked(nest, at, block)
+            self._blocked(nest, position, block)
         else:
-            self._over(nest, at, list(self.kernel.row_axes), totals, None)
+            self._over(nest, position, list(self.kernel.row_axes), totals, None)
         for number, variables in totals.items():
             self.values.fixed[number] = self.totals.finish(number, variables)
 
-    def _hoist(self, nest: Nest, at: At) -> None:
+    def _hoist(self, nest: Nest, position: Position) -> None:
         """Compute the loop-invariant values of the loop before it."""
         roots = [a for r in nest.reduces for a in operands_of(self.kernel.values[r])]
         roots += [self.kernel.stores[s].value for s in nest.stores]
         for value in sorted(self._below(roots)):
             if not self._varies(value):
-                self.values.value(value, at, self.values.fixed)
+                self.values.value(value, position, self.values.fixed)
 
     def _varies(self, value: int) -> bool:
         """Return whether a value changes from one pass of the loop to the next."""
         return self.varies_row[value] or (self.shape.block is not None and self.values.varies_lane[value])
 
     def _below(self, roots: Sequence[int]) -> set[int]:
-        found: set[int] = set()
+        values: set[int] = set()
         waiting = list(roots)
         while waiting:
             value = waiting.pop()
-            if value in found or value in self.values.complete or value in self.values.fixed:
+            if value in values or value in self.values.complete or value in self.values.fixed:
                 continue
-            found.add(value)
+            values.add(value)
             waiting += operands_of(self.kernel.values[value])
-        return found
+        return values
 
     def _over(
-        self, nest: Nest, at: At, axes: list[int], totals: dict[int, list[ir.LlvmValue]], slot: ir.LlvmValue | None
+        self,
+        nest: Nest,
+        position: Position,
+        axes: list[int],
+        totals: dict[int, list[ir.LlvmValue]],
+        slot: ir.LlvmValue | None,
     ) -> None:
         """The loops over `axes` of the row, the lane axis innermost."""
         b = self.builder
         others = [a for a in axes if a != self.shape.lane]
         if others:
             axis = others[0]
-            rest = [a for a in axes if a != axis]
-            start, end = self._bounds(at, axis, self.kernel.extents[axis])
+            inner = [a for a in axes if a != axis]
+            start, end = self._bounds(position, axis, self.kernel.extents[axis])
             with counted(b, start, end) as i:
                 line = i if slot is None else b.add(scaled(b, slot, self.kernel.extents[axis]), i)
-                self._over(nest, evolve(at, index={**at.index, axis: i}), rest, totals, line)
+                self._over(nest, evolve(position, index={**position.index, axis: i}), inner, totals, line)
             return
         if not self.shape.is_in_row:
-            self.step(nest, [evolve(at, slot=slot or ir.LlvmConstant(I64, 0))], totals, 0)
+            self.step(nest, [evolve(position, slot=slot or ir.LlvmConstant(I64, 0))], totals, 0)
             return
         vectors = -(-self.shape.size // self.shape.lanes)
         base = ir.LlvmConstant(I64, 0) if slot is None else scaled(b, slot, vectors)
         if self.shape.has_known_lanes:
-            self._along_lanes(nest, at, totals, base)
+            self._along_lanes(nest, position, totals, base)
         else:
-            self._along_unknown(nest, at, totals, base)
+            self._along_unknown(nest, position, totals, base)
 
-    def _along_lanes(self, nest: Nest, at: At, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue) -> None:
+    def _along_lanes(
+        self, nest: Nest, position: Position, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue
+    ) -> None:
         """Traverse the lane axis: several vectors at once, then single ones, then the remainder."""
         b, shape = self.builder, self.shape
-        whole = shape.size // shape.lanes
+        full_vectors = shape.size // shape.lanes
         line = self._line(nest)
-        unroll = max(UNROLL, line) if totals and whole >= 2 * UNROLL else line
-        bundles = whole // unroll * unroll
+        unroll = max(UNROLL, line) if totals and full_vectors >= 2 * UNROLL else line
+        bundles = full_vectors // unroll * unroll
         if bundles:
-            start, end = self._bounds(at, shape.lane, bundles)
+            start, end = self._bounds(position, shape.lane, bundles)
             with counted(b, start, end, unroll) as vector:
                 for first in range(0, unroll, line):
-                    ats = [self._at(at, b.add(vector, ir.LlvmConstant(I64, first + k)), base) for k in range(line)]
-                    self.step(nest, ats, totals, first)
-        with self._in_last_chunk(at):
-            self._remainder(nest, at, totals, base, bundles)
+                    positions = [
+                        self._at(position, b.add(vector, ir.LlvmConstant(I64, first + k)), base) for k in range(line)
+                    ]
+                    self.step(nest, positions, totals, first)
+        with self._in_last_chunk(position):
+            self._remainder(nest, position, totals, base, bundles)
 
-    def _along_unknown(self, nest: Nest, at: At, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue) -> None:
+    def _along_unknown(
+        self, nest: Nest, position: Position, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue
+    ) -> None:
         """The same where the number of elements comes with the call."""
         b, shape = self.builder, self.shape
         size, zero, lanes = sized(b, shape.size), ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, shape.lanes)
-        whole = b.udiv(size, lanes)
+        full_vectors = b.udiv(size, lanes)
         bundles: ir.LlvmValue = zero
         if totals:
-            bundles = b.and_(whole, ir.LlvmConstant(I64, -UNROLL))
-            start, end = self._bounds(at, shape.lane, bundles)
+            bundles = b.and_(full_vectors, ir.LlvmConstant(I64, -UNROLL))
+            start, end = self._bounds(position, shape.lane, bundles)
             with counted(b, start, end, UNROLL) as vector:
                 for which in range(UNROLL):
-                    self.step(nest, [self._at(at, b.add(vector, ir.LlvmConstant(I64, which)), base)], totals, which)
-        with self._in_last_chunk(at):
-            with counted(b, bundles, whole) as vector:
-                self.step(nest, [self._at(at, vector, base)], totals, 0)
+                    self.step(
+                        nest, [self._at(position, b.add(vector, ir.LlvmConstant(I64, which)), base)], totals, which
+                    )
+        with self._in_last_chunk(position):
+            with counted(b, bundles, full_vectors) as vector:
+                self.step(nest, [self._at(position, vector, base)], totals, 0)
             left = b.urem(size, lanes)
             with b.if_then(b.icmp_signed(">", left, zero)):
-                self.step(nest, [self._at(evolve(at, active=left), whole, base)], totals, 0)
+                self.step(nest, [self._at(evolve(position, active=left), full_vectors, base)], totals, 0)
 
-    def _in_last_chunk(self, at: At) -> AbstractContextManager[object]:
+    def _in_last_chunk(self, position: Position) -> AbstractContextManager[object]:
         """Context for the remainder of a row, which belongs to its last chunk if the lanes are cut into chunks."""
         b, shape = self.builder, self.shape
-        if at.chunk is None or shape.first_row_axis != shape.lane:
+        if position.chunk is None or shape.first_row_axis != shape.lane:
             return nullcontext()
-        return b.if_then(b.icmp_signed("==", at.chunk, sized(b, shape.chunks - 1)))
+        return b.if_then(b.icmp_signed("==", position.chunk, sized(b, shape.chunks - 1)))
 
-    def _bounds(self, at: At, axis: int, size: int | ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
+    def _bounds(self, position: Position, axis: int, size: int | ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Return the bounds of a loop over `size` steps: the complete range, or that of its chunk."""
         b, shape = self.builder, self.shape
         limit = size if isinstance(size, ir.LlvmValue) else sized(b, size)
-        if at.chunk is None or axis != shape.first_row_axis:
+        if position.chunk is None or axis != shape.first_row_axis:
             return ir.LlvmConstant(I64, 0), limit
-        start = scaled(b, at.chunk, shape.chunk)
+        start = scaled(b, position.chunk, shape.chunk)
         end = b.add(start, sized(b, shape.chunk))
         return start, b.select(b.icmp_signed("<", end, limit), end, limit)
 
     def _remainder(
-        self, nest: Nest, at: At, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue, bundles: int
+        self, nest: Nest, position: Position, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue, bundles: int
     ) -> None:
         """Emit single vectors after the bundles, and the partial vector."""
         shape = self.shape
-        whole = shape.size // shape.lanes
-        for k in range(bundles, whole):
-            self.step(nest, [self._at(at, ir.LlvmConstant(I64, k), base)], totals, k - bundles)
+        full_vectors = shape.size // shape.lanes
+        for k in range(bundles, full_vectors):
+            self.step(nest, [self._at(position, ir.LlvmConstant(I64, k), base)], totals, k - bundles)
         left = shape.size % shape.lanes
         if left:
-            self.step(nest, [self._at(evolve(at, active=left), ir.LlvmConstant(I64, whole), base)], totals, 0)
+            self.step(
+                nest, [self._at(evolve(position, active=left), ir.LlvmConstant(I64, full_vectors), base)], totals, 0
+            )
 
-    def _at(self, at: At, vector: ir.LlvmValue, base: ir.LlvmValue) -> At:
+    def _at(self, position: Position, vector: ir.LlvmValue, base: ir.LlvmValue) -> Position:
         """Return the position of a vector of the row, `base` vectors into the kept rows."""
-        here = {**at.index, self.shape.lane: scaled(self.builder, vector, self.shape.lanes)}
-        return At(here, at.active, self.builder.add(base, vector))
+        here = {**position.index, self.shape.lane: scaled(self.builder, vector, self.shape.lanes)}
+        return Position(here, position.active, self.builder.add(base, vector))
 
     def _line(self, nest: Nest) -> int:
         """Return the number of vectors computed before one is stored: a cache line if a result is stored nontemporally.
@@ -393,55 +416,59 @@ class Loops:
         sizes = [self.kernel.buffers[s.buffer].dtype.itemsize for s in self.memory.nontemporal if s in stored]
         return max(1, CACHE_LINE // (self.shape.lanes * min(sizes))) if sizes else 1
 
-    def _blocked(self, nest: Nest, at: At, block: ir.LlvmValue) -> None:
+    def _blocked(self, nest: Nest, position: Position, block: ir.LlvmValue) -> None:
         """A block of an element-wise kernel; the last one has the tail."""
         b, shape = self.builder, self.shape
         assert shape.block is not None, "blocks are of element-wise kernels"
         if not shape.has_known_lanes:
-            self._blocked_unknown(nest, at, block)
+            self._blocked_unknown(nest, position, block)
             return
-        whole = shape.size // shape.lanes * shape.lanes
-        left = shape.size - whole
-        if whole:
+        full_elements = shape.size // shape.lanes * shape.lanes
+        left = shape.size - full_elements
+        if full_elements:
             start = scaled(b, block, shape.block)
             end = b.add(start, ir.LlvmConstant(I64, shape.block))
-            limit = ir.LlvmConstant(I64, whole)
+            limit = ir.LlvmConstant(I64, full_elements)
             end = b.select(b.icmp_signed("<", end, limit), end, limit)
             with counted(b, start, end, shape.lanes) as i:
-                self.step(nest, [evolve(at, index={**at.index, shape.lane: i})], {}, 0)
+                self.step(nest, [evolve(position, index={**position.index, shape.lane: i})], {}, 0)
         if left:
-            tail = evolve(at, index={**at.index, shape.lane: ir.LlvmConstant(I64, whole)}, active=left)
+            tail = evolve(
+                position, index={**position.index, shape.lane: ir.LlvmConstant(I64, full_elements)}, active=left
+            )
             if shape.pieces == 1:
                 self.step(nest, [tail], {}, 0)
             else:
                 with b.if_then(b.icmp_unsigned("==", block, ir.LlvmConstant(I64, shape.pieces - 1))):
                     self.step(nest, [tail], {}, 0)
 
-    def _blocked_unknown(self, nest: Nest, at: At, block: ir.LlvmValue) -> None:
+    def _blocked_unknown(self, nest: Nest, position: Position, block: ir.LlvmValue) -> None:
         """The same where the number of elements comes with the call."""
         b, shape = self.builder, self.shape
         assert shape.block is not None, "blocks are of element-wise kernels"
         start, size = scaled(b, block, shape.block), sized(b, shape.size)
         last = b.add(start, ir.LlvmConstant(I64, shape.block))
         end = b.select(b.icmp_signed("<", last, size), last, size)
-        whole = b.and_(end, ir.LlvmConstant(I64, -shape.lanes))
-        with counted(b, start, whole, shape.lanes) as i:
-            self.step(nest, [evolve(at, index={**at.index, shape.lane: i})], {}, 0)
-        with b.if_then(b.icmp_signed("<", whole, end)):
-            tail = evolve(at, index={**at.index, shape.lane: whole}, active=b.sub(end, whole))
+        full_end = b.and_(end, ir.LlvmConstant(I64, -shape.lanes))
+        with counted(b, start, full_end, shape.lanes) as i:
+            self.step(nest, [evolve(position, index={**position.index, shape.lane: i})], {}, 0)
+        with b.if_then(b.icmp_signed("<", full_end, end)):
+            tail = evolve(position, index={**position.index, shape.lane: full_end}, active=b.sub(end, full_end))
             self.step(nest, [tail], {}, 0)
 
-    def step(self, nest: Nest, ats: Sequence[At], totals: dict[int, list[ir.LlvmValue]], which: int) -> None:
+    def step(
+        self, nest: Nest, positions: Sequence[Position], totals: dict[int, list[ir.LlvmValue]], which: int
+    ) -> None:
         """One pass of a loop: the values at one vector of the row, or at several before the first is stored."""
         b = self.builder
         computed = []
-        for k, at in enumerate(ats):
+        for k, position in enumerate(positions):
             here = dict(self.values.fixed)
             for number in nest.keeps:
-                value = self.values.value(number, at, here)
-                b.store(value, self.values.kept(number, at), align=align_of(value.type))
+                value = self.values.value(number, position, here)
+                b.store(value, self.values.kept(number, position), align=align_of(value.type))
             for number, variables in totals.items():
-                value = self.values.value(self.totals.reduce(number).arg, at, here)
-                self.totals.add(number, variables[(which + k) % len(variables)], value, at)
-            computed.append(self._computed(nest.stores, at, here))
-        self._store_all(nest.stores, ats, computed)
+                value = self.values.value(self.totals.reduce(number).arg, position, here)
+                self.totals.add(number, variables[(which + k) % len(variables)], value, position)
+            computed.append(self._computed(nest.stores, position, here))
+        self._store_all(nest.stores, positions, computed)

@@ -62,22 +62,22 @@ reads_in_place = Condition(
 def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """A kernel generated from the op's own meaning."""
     kernel = loop_kernel(node, layout)
-    made = LlvmPrinter(module, isa).print(kernel, name)
+    printed = LlvmPrinter(module, isa).print(kernel, name)
     return Emitted(
-        made.function,
-        workspace=made.workspace,
-        shared_workspace=made.shared_workspace,
-        fault=fault_of(kernel, node.op) if made.has_status else None,
-        uses_threads=made.uses_threads,
-        prologue=made.prologue,
+        printed.function,
+        workspace=printed.workspace,
+        shared_workspace=printed.shared_workspace,
+        fault=fault_of(kernel, node.op) if printed.has_status else None,
+        uses_threads=printed.uses_threads,
+        prologue=printed.prologue,
     )
 
 
 def fault_of(kernel: Kernel, op: Op, sizes: DimBinding = DimBinding()) -> Fault:  # noqa: B008  # immutable
     """Return a kernel's fault for an index out of range. The status has only the index, so the text names all axis sizes."""
     checked = (v.size for v in kernel.values if isinstance(v, Bound) and v.is_checked)
-    said = " or ".join(dict.fromkeys(str(sizes.bind(size)) for size in checked))
-    return Fault(f"{op.name.rpartition('.')[2]}: index {{}} is outside an axis of {said} elements")
+    size_text = " or ".join(dict.fromkeys(str(sizes.bind(size)) for size in checked))
+    return Fault(f"{op.name.rpartition('.')[2]}: index {{}} is outside an axis of {size_text} elements")
 
 
 @frozen(eq=False)
@@ -94,30 +94,30 @@ class LoopForm:
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        found = self.sized.sizes(layout, sizes)
-        if found is None:
+        call_sizes = self.sized.sizes(layout, sizes)
+        if call_sizes is None:
             return None
         shape, kernel = self.shape, self.sized.kernel
-        extents = tuple(found.bind(n).__index__() for n in shape.kernel.extents)
+        extents = tuple(call_sizes.bind(n).__index__() for n in shape.kernel.extents)
         known, is_empty = shape.of_size(extents), 0 in extents
         if (not is_empty and known.has_chunks) != shape.has_chunks:
             return None
         return Call(
-            DimBinding({**found.sizes, **said(**known.numbers).sizes}) if shape.has_chunks else found,
-            workspace=found.bind(shape.workspace).__index__(),
+            DimBinding({**call_sizes.sizes, **said(**known.numbers).sizes}) if shape.has_chunks else call_sizes,
+            workspace=call_sizes.bind(shape.workspace).__index__(),
             shared_workspace=known.shared_workspace if shape.has_chunks else 0,
-            fault=fault_of(kernel, self.op, found) if kernel.has_check else None,
+            fault=fault_of(kernel, self.op, call_sizes) if kernel.has_check else None,
             uses_threads=not is_empty and known.uses_threads,
         )
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        made = LlvmPrinter(module, self.shape.isa).print(self.sized.kernel, name, in_chunks=self.shape.has_chunks)
+        printed = LlvmPrinter(module, self.shape.isa).print(self.sized.kernel, name, in_chunks=self.shape.has_chunks)
         return Emitted(
-            made.function,
-            prologue=made.prologue,
+            printed.function,
+            prologue=printed.prologue,
             workspace=int(self.shape.keeps_rows),
-            fault=fault_of(self.sized.kernel, self.op) if made.has_status else None,
+            fault=fault_of(self.sized.kernel, self.op) if printed.has_status else None,
         )
 
 

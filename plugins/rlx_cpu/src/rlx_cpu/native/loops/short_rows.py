@@ -31,8 +31,8 @@ def rows_at_once(kernel: Kernel, axis: int, lane: int, lanes: int) -> int:
         return 1
     if not any(isinstance(v, Load) and v.strides[lane] and not v.strides[axis] for v in kernel.values):
         return 1
-    most = _MOST_VECTORS // -(-kernel.extents[lane] // lanes)
-    return next((n for n in range(most, 1, -1) if kernel.extents[axis] % n == 0), 1)
+    max_rows = _MOST_VECTORS // -(-kernel.extents[lane] // lanes)
+    return next((n for n in range(max_rows, 1, -1) if kernel.extents[axis] % n == 0), 1)
 
 
 def _is_long(value: Scalar) -> bool:

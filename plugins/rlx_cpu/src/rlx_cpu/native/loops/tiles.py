@@ -12,7 +12,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address, counted, memory_type, prefetch, scaled
 from rlx_cpu.native.llvm.simd import transposed
 from rlx_cpu.native.loops.memory import KernelBuffers
-from rlx_cpu.native.loops.walk import At, Shape
+from rlx_cpu.native.loops.walk import Position, Shape
 
 __all__ = ["TransposedTiles"]
 
@@ -27,26 +27,26 @@ class TransposedTiles:
     places: dict[int, ir.LlvmValue]
     """Load → its tile: `side` rows of the crossing axis, each of `side` elements along the lanes."""
 
-    def fill(self, at: At, rows: ir.LlvmValue, columns: ir.LlvmValue, is_whole: ir.LlvmValue) -> None:
+    def fill(self, position: Position, rows: ir.LlvmValue, columns: ir.LlvmValue, is_whole: ir.LlvmValue) -> None:
         """Transpose the tiles at a place; `rows` and `columns` of it exist."""
         b = self.builder
-        with b.if_else(is_whole) as (whole, part):
-            with whole:
+        with b.if_else(is_whole) as (full, part):
+            with full:
                 for number in self.places:
-                    self._whole(number, at)
+                    self._whole(number, position)
             with part:
                 for number in self.places:
-                    self._part(number, at, rows, columns)
+                    self._part(number, position, rows, columns)
 
     def _load(self, number: int) -> Load:
         load = self.shape.kernel.values[number]
         assert isinstance(load, Load), "tiles are of loads"
         return load
 
-    def _whole(self, number: int, at: At) -> None:
+    def _whole(self, number: int, position: Position) -> None:
         """A whole tile in square blocks that fit into registers."""
         b, shape, load = self.builder, self.shape, self._load(number)
-        start = self.memory.place(load, at)
+        start = self.memory.place(load, position)
         itemsize = load.dtype.itemsize
         block = min(16, shape.isa.vector_bytes // itemsize, shape.side)
         type = memory_type(load.dtype, block)
@@ -64,10 +64,10 @@ class TransposedTiles:
             for k, column_ in enumerate(transposed(b, lines)):
                 b.store(column_, address(b, target, k * line), align=itemsize)
 
-    def _part(self, number: int, at: At, rows: ir.LlvmValue, columns: ir.LlvmValue) -> None:
+    def _part(self, number: int, position: Position, rows: ir.LlvmValue, columns: ir.LlvmValue) -> None:
         """A tile at an edge, element by element."""
         b, shape, load = self.builder, self.shape, self._load(number)
-        start = self.memory.place(load, at)
+        start = self.memory.place(load, position)
         itemsize = load.dtype.itemsize
         type = memory_type(load.dtype)
         zero = ir.LlvmConstant(I64, 0)
@@ -81,10 +81,10 @@ class TransposedTiles:
         line = b.add(scaled(b, row, self.shape.side), column)
         return address(b, self.places[number], scaled(b, line, itemsize))
 
-    def read(self, number: int, at: At) -> ir.LlvmValue:
+    def read(self, number: int, position: Position) -> ir.LlvmValue:
         """The lanes of a load from its tile; lanes that do not exist hold what was there."""
-        assert at.tile is not None, "tiles are read where they were filled"
+        assert position.tile is not None, "tiles are read where they were filled"
         load = self._load(number)
         type = memory_type(load.dtype, self.shape.lanes)
-        found = self.builder.load(self._cell(number, *at.tile), typ=type, align=load.dtype.itemsize)
-        return self.memory.to_register(load.dtype, found)
+        lanes = self.builder.load(self._cell(number, *position.tile), typ=type, align=load.dtype.itemsize)
+        return self.memory.to_register(load.dtype, lanes)

@@ -10,7 +10,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import align_of, register_type, splat, variable
 from rlx_cpu.native.loops.reductions import UNROLL, combined, identity, over_lanes
 from rlx_cpu.native.loops.values import KernelValues
-from rlx_cpu.native.loops.walk import At, Shape
+from rlx_cpu.native.loops.walk import Position, Shape
 
 __all__ = ["Totals"]
 
@@ -31,9 +31,9 @@ class Totals:
 
     def reduce(self, number: int) -> Reduce:
         """The reduction of this number."""
-        found = self.values.kernel.values[number]
-        assert isinstance(found, Reduce), "totals are of reductions"
-        return found
+        reduction = self.values.kernel.values[number]
+        assert isinstance(reduction, Reduce), "totals are of reductions"
+        return reduction
 
     def register(self, number: int) -> Any:
         """The type of an accumulator."""
@@ -51,14 +51,14 @@ class Totals:
             self.builder.store(identity(self.reduce(number), type), each, align=align_of(type))
         return variables
 
-    def add(self, number: int, into: ir.LlvmValue, value: ir.LlvmValue, at: At) -> None:
+    def add(self, number: int, into: ir.LlvmValue, value: ir.LlvmValue, position: Position) -> None:
         """Combine a value into an accumulator; one that is equal in all lanes counts in each."""
         b, shape = self.builder, self.shape
         value = splat(b, value, shape.lanes) if shape.is_in_row else value
         before = b.load(into, typ=value.type, align=align_of(value.type))
         after = combined(b, self.reduce(number), before, value)
-        if shape.is_in_row and (isinstance(at.active, ir.LlvmValue) or at.active < shape.lanes):
-            after = b.select(self.values.memory.mask(at), after, before)
+        if shape.is_in_row and (isinstance(position.active, ir.LlvmValue) or position.active < shape.lanes):
+            after = b.select(self.values.memory.mask(position), after, before)
         b.store(after, into, align=align_of(value.type))
 
     def finish(self, number: int, variables: list[ir.LlvmValue]) -> ir.LlvmValue:

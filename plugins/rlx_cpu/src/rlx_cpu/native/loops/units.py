@@ -9,11 +9,11 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, scaled
 from rlx_cpu.native.llvm.sizes import sized
-from rlx_cpu.native.loops.walk import At, Shape
+from rlx_cpu.native.loops.walk import Position, Shape
 
 __all__ = ["Body", "Units"]
 
-Body: TypeAlias = "Callable[[Sequence[At], ir.LlvmValue | None], None]"
+Body: TypeAlias = "Callable[[Sequence[Position], ir.LlvmValue | None], None]"
 """Emits the code for the vectors of a unit: one, or a strip of adjacent ones; and the block, if the unit is one."""
 
 
@@ -33,20 +33,20 @@ class Units:
         """One unit: `body` is given its place on the grid, and its block if it is one."""
         b, shape = self.builder, self.shape
         if shape.goes_by_pieces:
-            rest, piece = self.split(unit, shape.units // shape.pieces)
+            remaining, piece = self.split(unit, shape.units // shape.pieces)
         else:
-            piece, rest = self.split(unit, shape.pieces)
+            piece, remaining = self.split(unit, shape.pieces)
         index: dict[int, ir.LlvmValue] = {}
         for axis in reversed(shape.outer):
-            index[axis], rest = self.split(rest, shape.steps(axis))
+            index[axis], remaining = self.split(remaining, shape.steps(axis))
         if shape.crossing is not None:
             self.tiled(index, piece)
         elif shape.rows_at_once > 1:
             self._rows(index, body)
         elif shape.block is not None:
-            body([At(index, shape.lanes)], piece)
+            body([Position(index, shape.lanes)], piece)
         elif shape.is_in_row:
-            body([At(index, shape.lanes)], None)
+            body([Position(index, shape.lanes)], None)
         else:
             self.side_by_side(index, piece, body)
         assert not b.block.is_terminated, "a unit falls through to the next"
@@ -64,9 +64,9 @@ class Units:
         left = b.sub(sized(b, shape.size), start)
         with b.if_else(b.icmp_signed(">=", left, ir.LlvmConstant(I64, shape.lanes))) as (then, otherwise):
             with then:
-                body([At({**index, shape.lane: start}, shape.lanes)], None)
+                body([Position({**index, shape.lane: start}, shape.lanes)], None)
             with otherwise:
-                body([At({**index, shape.lane: start}, left)], None)
+                body([Position({**index, shape.lane: start}, left)], None)
 
     def side_by_side(self, index: dict[int, ir.LlvmValue], piece: ir.LlvmValue, body: Body) -> None:
         """A strip of vectors of rows, one row per lane; the last strip may have fewer, and its last vector too."""
@@ -99,7 +99,7 @@ class Units:
         index = {**index, axis: scaled(b, index[axis], shape.rows_at_once), shape.lane: ir.LlvmConstant(I64, 0)}
         rows, firsts = range(shape.rows_at_once), range(0, shape.size, shape.lanes)
         steps = [{axis: row, shape.lane: first} for row in rows for first in firsts]
-        body([At(index, min(shape.lanes, shape.size - each[shape.lane]), steps=each) for each in steps], None)
+        body([Position(index, min(shape.lanes, shape.size - each[shape.lane]), steps=each) for each in steps], None)
 
     def _places(self, index: dict[int, ir.LlvmValue], rows: int, body: Body) -> None:
         """The vectors of a strip, at one place or at several side by side, of which the last unit may have fewer."""
@@ -107,15 +107,18 @@ class Units:
 
         def at_places(index: dict[int, ir.LlvmValue], places: Sequence[Mapping[int, int]]) -> None:
             firsts = range(0, rows, lanes)
-            body([At(index, min(lanes, rows - f), steps={**place, lane: f}) for place in places for f in firsts], None)
+            body(
+                [Position(index, min(lanes, rows - f), steps={**place, lane: f}) for place in places for f in firsts],
+                None,
+            )
 
         if windows is None:
             at_places(index, [{}])
             return
-        axis, most = windows.axis, windows.places
-        index = {**index, axis: scaled(b, index[axis], most)}
-        places = [{axis: k} for k in range(most)]
-        left = self.shape.kernel.extents[axis] % most
+        axis, count = windows.axis, windows.places
+        index = {**index, axis: scaled(b, index[axis], count)}
+        places = [{axis: k} for k in range(count)]
+        left = self.shape.kernel.extents[axis] % count
         if not left:
             at_places(index, places)
             return

@@ -15,7 +15,7 @@ from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, reg
 from rlx_cpu.native.llvm.sizes import Unsized, sized
 from rlx_cpu.native.loops.memory import KernelBuffers
 from rlx_cpu.native.loops.tiles import TransposedTiles
-from rlx_cpu.native.loops.walk import At, Shape
+from rlx_cpu.native.loops.walk import Position, Shape
 from rlx_cpu.native.scalars.table import NATIVE
 
 __all__ = ["KernelValues"]
@@ -56,43 +56,43 @@ class KernelValues:
         """Forget what was known of another unit."""
         self.fixed, self.complete = {}, set()
 
-    def value(self, number: int, at: At, known: dict[int, ir.LlvmValue]) -> ir.LlvmValue:
+    def value(self, number: int, position: Position, known: dict[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A value here: a vector if it varies along lanes, a scalar otherwise. Without recursion, because chains are long."""
         waiting = [number]
         while waiting:
-            missing = [] if waiting[-1] in known else [a for a in self._reads(waiting[-1], at) if a not in known]
+            missing = [] if waiting[-1] in known else [a for a in self._reads(waiting[-1], position) if a not in known]
             if missing:
                 waiting.extend(reversed(missing))
                 continue
-            made = waiting.pop()
-            if made not in known:
-                known[made] = self._value(made, at, known)
+            operand = waiting.pop()
+            if operand not in known:
+                known[operand] = self._value(operand, position, known)
         return known[number]
 
-    def _reads(self, number: int, at: At) -> tuple[int, ...]:
+    def _reads(self, number: int, position: Position) -> tuple[int, ...]:
         """The values that must be known first."""
-        is_stored = number in self.complete or self._is_in_tile(number, at)
+        is_stored = number in self.complete or self._is_in_tile(number, position)
         return () if is_stored else operands_of(self.kernel.values[number])
 
-    def _is_in_tile(self, number: int, at: At) -> bool:
-        return self.tiles is not None and at.tile is not None and number in self.tiles.places
+    def _is_in_tile(self, number: int, position: Position) -> bool:
+        return self.tiles is not None and position.tile is not None and number in self.tiles.places
 
-    def _value(self, number: int, at: At, known: dict[int, ir.LlvmValue]) -> ir.LlvmValue:
+    def _value(self, number: int, position: Position, known: dict[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A value of which `known` has the operands."""
         b, term = self.builder, self.kernel.values[number]
         if number in self.complete:
             type = register_type(term.dtype, self.shape.lanes if self.varies_lane[number] else 1)
-            return b.load(self.kept(number, at), typ=type, align=align_of(type))
+            return b.load(self.kept(number, position), typ=type, align=align_of(type))
         if isinstance(term, Const):
             return self._const(term)
         if isinstance(term, Index):
-            return self._index(term, at)
+            return self._index(term, position)
         if isinstance(term, Load):
-            if self.tiles is not None and self._is_in_tile(number, at):
-                return self.tiles.read(number, at)
-            return self.memory.load(term, at, [known[v] for v, _ in term.dynamic])
+            if self.tiles is not None and self._is_in_tile(number, position):
+                return self.tiles.read(number, position)
+            return self.memory.load(term, position, [known[v] for v, _ in term.dynamic])
         if isinstance(term, Bound):
-            return self._bound(term, at, known)
+            return self._bound(term, position, known)
         assert isinstance(term, Apply), f"%{number} is used before its loop"
         args = [known[a] for a in term.args]
         lanes = max(width(a) for a in args)
@@ -109,43 +109,43 @@ class KernelValues:
             return converted(self.builder, sized(self.builder, size), i64, term.dtype.accumulator)
         return constant(type, term.number)
 
-    def kept(self, number: int, at: At) -> ir.LlvmValue:
+    def kept(self, number: int, position: Position) -> ir.LlvmValue:
         """Return the address of a kept value in its row of scratch memory."""
         b, dtype = self.builder, self.kernel.values[number].dtype
-        assert at.slot is not None, "kept values have a place in the row"
-        return address(b, self.rows[number], scaled(b, at.slot, self.shape.lanes * dtype.accumulator.itemsize))
+        assert position.slot is not None, "kept values have a place in the row"
+        return address(b, self.rows[number], scaled(b, position.slot, self.shape.lanes * dtype.accumulator.itemsize))
 
-    def _index(self, term: Index, at: At) -> ir.LlvmValue:
+    def _index(self, term: Index, position: Position) -> ir.LlvmValue:
         b = self.builder
-        position = at.index[term.axis]
-        if at.steps.get(term.axis):
-            position = b.add(position, ir.LlvmConstant(I64, at.steps[term.axis]))
+        value = position.index[term.axis]
+        if position.steps.get(term.axis):
+            value = b.add(value, ir.LlvmConstant(I64, position.steps[term.axis]))
         if term.axis == self.shape.lane:
             lanes = ir.LlvmConstant(ir.VectorType(I64, self.shape.lanes), list(range(self.shape.lanes)))
-            position = b.add(splat(b, position, self.shape.lanes), lanes)
-        scale, offset = (constant(position.type, n) for n in (term.scale, term.offset))
-        return b.add(b.mul(position, scale), offset)
+            value = b.add(splat(b, value, self.shape.lanes), lanes)
+        scale, offset = (constant(value.type, n) for n in (term.scale, term.offset))
+        return b.add(b.mul(value, scale), offset)
 
-    def _bound(self, term: Bound, at: At, known: dict[int, ir.LlvmValue]) -> ir.LlvmValue:
+    def _bound(self, term: Bound, position: Position, known: dict[int, ir.LlvmValue]) -> ir.LlvmValue:
         b = self.builder
         index = known[term.arg]
         last = splat(b, sized(b, term.size - 1), width(index))
         zero = constant(index.type, 0)
         inside = b.icmp_unsigned("<=", index, last)
         if term.is_checked:
-            self._report(index, inside, at)
+            self._report(index, inside, position)
         nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
         return b.select(inside, index, nearest)
 
-    def _report(self, index: ir.LlvmValue, inside: ir.LlvmValue, at: At) -> None:
+    def _report(self, index: ir.LlvmValue, inside: ir.LlvmValue, position: Position) -> None:
         """Write the first index outside into the status words."""
         b, status = self.builder, self.memory.buffers[-1]
         lanes, numbers = [inside], [index]
         if width(index) > 1:
-            if isinstance(at.active, ir.LlvmValue):
+            if isinstance(position.active, ir.LlvmValue):
                 raise Unsized("checked indices along an axis whose size is known")
             lanes, numbers = (
-                [b.extract_element(x, ir.LlvmConstant(I32, k)) for k in range(at.active)] for x in (inside, index)
+                [b.extract_element(x, ir.LlvmConstant(I32, k)) for k in range(position.active)] for x in (inside, index)
             )
         for is_inside, number in zip(lanes, numbers, strict=True):
             with b.if_then(b.not_(is_inside), likely=False):

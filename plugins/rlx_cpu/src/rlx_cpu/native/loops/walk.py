@@ -33,7 +33,7 @@ from rlx_cpu.native.loops.short_rows import rows_at_once
 from rlx_cpu.native.loops.windows import LaneWindows, windows_of
 from rlx_cpu.native.machine import LoopSizes
 
-__all__ = ["At", "Shape"]
+__all__ = ["Position", "Shape"]
 
 _CHUNK, _CHUNKS = map(unknown, ("chunk", "chunks"))
 
@@ -153,12 +153,8 @@ class Shape:
         if self.is_sized:
             is_line = self.is_told_chunks and self.is_in_row and len(self.kernel.row_axes) == 1
             return self.sizes.prefetch_nbytes if is_line and load.strides[self.lane] == load.dtype.itemsize else 0
-        whole = TensorType(load.dtype, self.kernel.extents)
-        if (
-            not self.is_in_row
-            or whole.static_nbytes < self.sizes.prefetched_nbytes
-            or not is_dense(whole, load.strides)
-        ):
+        grid = TensorType(load.dtype, self.kernel.extents)
+        if not self.is_in_row or grid.static_nbytes < self.sizes.prefetched_nbytes or not is_dense(grid, load.strides):
             return 0
         row = self.kernel.row_size * load.dtype.itemsize
         if len(self.plan.nests) == 1 or row > self.sizes.resident_row_nbytes:
@@ -170,7 +166,7 @@ class Shape:
         """Stores to large results that are nontemporal: each row has the alignment of the result's start in its line, and is
         written completely in vectors without conversion (LLVM fuses narrowing and stores, for which there is no nontemporal
         form)."""
-        found: list[Store] = []
+        stores: list[Store] = []
         for store in self.kernel.stores if self.is_in_row and not self.is_sized else ():
             dtype = self.kernel.buffers[store.buffer].dtype
             is_whole = not (dtype.is_narrow or dtype.is_complex or dtype.kind == "bool")
@@ -179,8 +175,8 @@ class Shape:
             is_at_lines = not any(step % ALIGNMENT for step in (store.offset, *outer))
             nbytes = dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, store.strides, strict=True) if s)
             if is_vector and is_at_lines and wants_nontemporal(self.isa, nbytes, self.lanes * dtype.itemsize):
-                found.append(store)
-        return tuple(found)
+                stores.append(store)
+        return tuple(stores)
 
     @property
     def only_reduces(self) -> bool:
@@ -432,7 +428,7 @@ def with_row(kernel: Kernel, axis: int) -> Kernel:
 
 
 @frozen
-class At:
+class Position:
     """The position in a unit at which code is emitted.
 
     Attributes:

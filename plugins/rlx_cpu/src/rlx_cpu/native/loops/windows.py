@@ -56,10 +56,10 @@ def windows_of(kernel: Kernel, lane: int, lanes: int, reduces: int, registers: i
         return None
     vectors = -(-kernel.extents[lane] // lanes)
     together = vectors if kernel.extents[lane] % lanes and vectors <= 2 else 1
-    room = min(registers // 2, _MOST_SUMS) // reduces // together
-    if room < 2:
+    max_places = min(registers // 2, _MOST_SUMS) // reduces // together
+    if max_places < 2:
         return None
-    return LaneWindows(axis, _evenly(kernel.extents[axis], room), together, rows[-1])
+    return LaneWindows(axis, _evenly(kernel.extents[axis], max_places), together, rows[-1])
 
 
 def _overlap(kernel: Kernel, axis: int, row_axis: int) -> bool:
@@ -69,15 +69,15 @@ def _overlap(kernel: Kernel, axis: int, row_axis: int) -> bool:
         return False
     for value in kernel.values:
         if isinstance(value, Load) and is_known(value.strides[axis]) and is_known(value.strides[row_axis]):
-            apart, step = abs(value.strides[axis]), abs(value.strides[row_axis])
-            if step and 0 < apart < step * steps and 0 in (apart % step, step % apart):
+            distance, step = abs(value.strides[axis]), abs(value.strides[row_axis])
+            if step and 0 < distance < step * steps and 0 in (distance % step, step % distance):
                 return True
     return False
 
 
-def _evenly(size: int, most: int) -> int:
+def _evenly(size: int, limit: int) -> int:
     """Return how many places make a unit: a divisor of all, if there is one that is not small; else the last unit has fewer."""
-    for places in range(min(size, most), most // 2, -1):
+    for places in range(min(size, limit), limit // 2, -1):
         if size % places == 0:
             return places
-    return -(-size // -(-size // most))
+    return -(-size // -(-size // limit))

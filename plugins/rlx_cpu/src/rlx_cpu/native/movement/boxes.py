@@ -47,16 +47,16 @@ Placed = tuple[Box, int, ir.LlvmValue, "ir.LlvmValue | None"]
 def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Strided copies and fills that together are the result."""
     builder, buffers, tid, nthreads = starting(module, name)
-    found = [(box, layout.results[box.result].type.dtype.itemsize) for box in boxes_of(node.op, layout)]
-    nbytes = sum(box.size * itemsize for box, itemsize in found)
-    pieces = [piece for box, itemsize in found for piece in prepared(isa, box, itemsize)]
+    sized_boxes = [(box, layout.results[box.result].type.dtype.itemsize) for box in boxes_of(node.op, layout)]
+    nbytes = sum(box.size * itemsize for box, itemsize in sized_boxes)
+    pieces = [piece for box, itemsize in sized_boxes for piece in prepared(isa, box, itemsize)]
     common = None if wants_nontemporal(isa, nbytes) else common_move(isa, pieces, len(layout.operands))
     if common is not None:
         common.call(builder, name, buffers, tid, nthreads)
         builder.ret_void()
         return Emitted(name, uses_threads=common.rows > 1 and nbytes >= isa.machine.serial_nbytes)
     placed: list[Placed] = []
-    for box, itemsize in found:
+    for box, itemsize in sized_boxes:
         to = pointer_at(builder, buffers, len(layout.operands) + box.result)
         source = None if box.operand is None else pointer_at(builder, buffers, box.operand)
         placed.append((box, itemsize, to, source))
@@ -116,13 +116,13 @@ def in_bands(isa: Isa, box: Box, itemsize: int) -> Iterable[Box]:
 
 def unit_axes(isa: Isa, box: Box, itemsize: int) -> int:
     """Return how many of the outer axes are counted through by units; the others are loops inside of one."""
-    kept = 2 if is_transposed(box.axes, itemsize) else 1
+    inner_axes = 2 if is_transposed(box.axes, itemsize) else 1
     inner = box.size * itemsize
-    for number, axis in enumerate(box.axes[:-kept]):
+    for number, axis in enumerate(box.axes[:-inner_axes]):
         if inner <= isa.machine.movement.unit_nbytes:
             return number
         inner //= axis.count
-    return len(box.axes) - kept
+    return len(box.axes) - inner_axes
 
 
 def _emit_box(
@@ -136,9 +136,9 @@ def _emit_box(
     to = address(b, to, box.to)
     source = None if source is None else address(b, source, box.start)
     with counting(b, low, high) as unit:
-        rest, to_unit, source_unit = unit, to, source
+        remaining, to_unit, source_unit = unit, to, source
         for axis in reversed(box.axes[:outer]):
-            i, rest = _split(b, rest, axis.count, is_last=axis is box.axes[0])
+            i, remaining = _split(b, remaining, axis.count, is_last=axis is box.axes[0])
             to_unit = offset(b, to_unit, (i, axis.to))
             source_unit = None if source_unit is None else offset(b, source_unit, (i, axis.source))
         Mover(b, isa, itemsize, stores).move(to_unit, source_unit, box.axes[outer:])

@@ -104,11 +104,11 @@ def common_of(isa: Isa, triple: str, itemsize: int) -> ir.Module:
         )
         axes = [[_word(b, words, len(_HEAD) + len(_AXIS) * i + k) for k in range(len(_AXIS))] for i in range(OUTER)]
         with counting(b, *share(b, head["rows"], part, parts)) as row:
-            place, read, rest = to, source, row
+            place, read, remaining = to, source, row
             for i, (count, to_step, source_step) in reversed(list(enumerate(axes))):
-                at = b.urem(rest, count) if i else rest
-                place, read = b.moved(place, b.mul(at, to_step)), b.moved(read, b.mul(at, source_step))
-                rest = b.udiv(rest, count) if i else rest
+                position = b.urem(remaining, count) if i else remaining
+                place, read = b.moved(place, b.mul(position, to_step)), b.moved(read, b.mul(position, source_step))
+                remaining = b.udiv(remaining, count) if i else remaining
             _move_row(b, Rows(b, isa, itemsize), place, read, head["count"], head["is_copied"])
     b.ret_void()
     return module
@@ -127,8 +127,8 @@ def _move_row(
             rows.library("memcpy", to, source, count)
         with repeated:
             value = b.load(source, typ=rows.element, align=rows.alignment)
-            vector, whole = splat(b, value, rows.lanes), b.and_(count, index(-rows.lanes))
-            with counting(b, index(0), whole, rows.lanes) as at:
-                b.store(vector, b.moved(to, b.mul(at, index(rows.itemsize))), align=rows.alignment)
-            with counting(b, whole, count) as at:
-                b.store(value, b.moved(to, b.mul(at, index(rows.itemsize))), align=rows.alignment)
+            vector, full_count = splat(b, value, rows.lanes), b.and_(count, index(-rows.lanes))
+            with counting(b, index(0), full_count, rows.lanes) as position:
+                b.store(vector, b.moved(to, b.mul(position, index(rows.itemsize))), align=rows.alignment)
+            with counting(b, full_count, count) as position:
+                b.store(value, b.moved(to, b.mul(position, index(rows.itemsize))), align=rows.alignment)

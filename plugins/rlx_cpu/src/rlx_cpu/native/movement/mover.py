@@ -99,8 +99,8 @@ class Mover:
             return
         axis = outer[0]
         with counting(self.builder, 0, axis.count) as i:
-            there = None if source is None else self._at(source, i, axis.source)
-            self._nest(self._at(to, i, axis.to), there, outer[1:], inner)
+            inner_source = None if source is None else self._at(source, i, axis.source)
+            self._nest(self._at(to, i, axis.to), inner_source, outer[1:], inner)
 
     def _at(self, pointer: ir.LlvmValue, i: ir.LlvmValue | int, stride: int) -> ir.LlvmValue:
         return offset(self.builder, pointer, i * stride if isinstance(i, int) else (i, stride))

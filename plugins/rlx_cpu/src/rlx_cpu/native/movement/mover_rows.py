@@ -156,35 +156,37 @@ class Rows:
     def _every(self, read: Sequence[ir.LlvmValue], step: int) -> ir.LlvmValue:
         """Every `step`th element of as many vectors: what each has is put after what those before it have."""
         lanes = self.lanes
-        wanted = [divmod(k * step, lanes) for k in range(lanes)]
-        found = read[0]
+        origins = [divmod(k * step, lanes) for k in range(lanes)]
+        gathered = read[0]
         for number in range(len(read)):
             # The first round takes from the first vector alone, which is both operands then.
             order = [
                 place if number == 0 else k if whose < number else lanes + place
-                for k, (whose, place) in enumerate(wanted)
+                for k, (whose, place) in enumerate(origins)
             ]
-            found = self.builder.shuffle_vector(found, read[number], ir.LlvmConstant(ir.VectorType(I32, lanes), order))
-        return found
+            gathered = self.builder.shuffle_vector(
+                gathered, read[number], ir.LlvmConstant(ir.VectorType(I32, lanes), order)
+            )
+        return gathered
 
     def singly(self, to: ir.LlvmValue, source: ir.LlvmValue | None, axis: Axis) -> None:
         """A row element by element."""
         b = self.builder
 
-        def one(at: ir.LlvmValue, k: int) -> None:
+        def one(position: ir.LlvmValue, k: int) -> None:
             if source is None:
                 value: ir.LlvmValue = ir.LlvmConstant(self.element, 0)
             else:
-                value = self._one(offset(b, source, (at, axis.source), k * axis.source))
-            b.store(value, offset(b, to, (at, axis.to), k * axis.to), align=self.alignment)
+                value = self._one(offset(b, source, (position, axis.source), k * axis.source))
+            b.store(value, offset(b, to, (position, axis.to), k * axis.to), align=self.alignment)
 
-        whole = axis.count // UNROLL * UNROLL
-        if whole:
-            with counting(b, 0, whole, UNROLL) as i:
+        unrolled = axis.count // UNROLL * UNROLL
+        if unrolled:
+            with counting(b, 0, unrolled, UNROLL) as i:
                 for k in range(UNROLL):
                     one(i, k)
-        for k in range(axis.count - whole):
-            one(index(whole), k)
+        for k in range(axis.count - unrolled):
+            one(index(unrolled), k)
 
     # ------------------------------------------------------------------------------------- vectors
 
@@ -211,11 +213,11 @@ class Rows:
         if self.stores is not Stores.ORDINARY:
             self._nontemporal(to, count, reach, vector, piece)
             return
-        whole = reach // self.lanes * self.lanes
-        if whole:
-            with counting(b, 0, whole, self.lanes) as i:
+        full_elements = reach // self.lanes * self.lanes
+        if full_elements:
+            with counting(b, 0, full_elements, self.lanes) as i:
                 b.store(vector(i), self._at(to, i), align=self.alignment)
-        piece(whole, count - whole)
+        piece(full_elements, count - full_elements)
 
     def _nontemporal(
         self,
@@ -235,8 +237,8 @@ class Rows:
             piece(0, first)
         with counting(b, first, end, line) as i:
             for k in range(0, line, self.lanes):
-                at = b.add(i, index(k)) if k else i
-                store_nontemporal(b, vector(at), self._at(to, at))
+                position = b.add(i, index(k)) if k else i
+                store_nontemporal(b, vector(position), self._at(to, position))
         piece(end, count - end if isinstance(end, int) else b.sub(index(count), end))
 
     def _before_line(self, to: ir.LlvmValue, reach: int) -> ir.LlvmValue:

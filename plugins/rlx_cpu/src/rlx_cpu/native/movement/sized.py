@@ -82,10 +82,10 @@ class MoveForm:
         numbers: dict[str, int] = {}
         for number, (part, box) in enumerate(boxes):
             numbers |= {f"rows{number}": _rows(part, box), f"to{number}": box.to, f"start{number}": box.start}
-            told = box.axes if isinstance(part.kind, str) else box.axes[: part.outer]
-            for i, axis in enumerate(told):
-                at = f"{number}_{i}"
-                numbers |= {f"count{at}": axis.count, f"to{at}": axis.to, f"from{at}": axis.source}
+            axes = box.axes if isinstance(part.kind, str) else box.axes[: part.outer]
+            for i, axis in enumerate(axes):
+                suffix = f"{number}_{i}"
+                numbers |= {f"count{suffix}": axis.count, f"to{suffix}": axis.to, f"from{suffix}": axis.source}
         rows = sum(_rows(part, box) for part, box in boxes)
         nbytes = sum(box.size * part.itemsize for part, box in boxes)
         return Call(
@@ -116,9 +116,9 @@ class MoveForm:
         part = self.parts[number]
         for i in reversed(range(part.outer)):
             count = sized(b, unknown(f"count{number}_{i}"))
-            at, row = b.urem(row, count), b.udiv(row, count)
-            to = offset(b, to, (at, unknown(f"to{number}_{i}")))
-            source = source and offset(b, source, (at, unknown(f"from{number}_{i}")))
+            position, row = b.urem(row, count), b.udiv(row, count)
+            to = offset(b, to, (position, unknown(f"to{number}_{i}")))
+            source = source and offset(b, source, (position, unknown(f"from{number}_{i}")))
         if isinstance(part.kind, tuple):
             Mover(b, self.isa, part.itemsize).move(to, source, part.kind)
             return
@@ -129,10 +129,10 @@ class MoveForm:
         elif part.kind == "copy":
             rows.library("memcpy", to, source, count)
         else:
-            with counting(b, 0, count) as at:
-                there = source if part.kind == "spread" else offset(b, source, (at, unknown(f"from{last}")))
-                value = b.load(there, typ=rows.element, align=rows.alignment)
-                b.store(value, offset(b, to, (at, unknown(f"to{last}"))), align=rows.alignment)
+            with counting(b, 0, count) as position:
+                element = source if part.kind == "spread" else offset(b, source, (position, unknown(f"from{last}")))
+                value = b.load(element, typ=rows.element, align=rows.alignment)
+                b.store(value, offset(b, to, (position, unknown(f"to{last}"))), align=rows.alignment)
 
 
 def sized_move(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> MoveForm | None:
@@ -143,7 +143,7 @@ def sized_move(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> MoveF
 
 def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[tuple[Part, Box]] | None:
     """The boxes for some sizes, each with what code knows of it; `None` where code for the size moves them better."""
-    found: list[tuple[Part, Box]] = []
+    boxes: list[tuple[Part, Box]] = []
     for box in boxes_of(bind_op(node.op, sizes), layout):
         words, itemsize = in_words(box, layout.results[box.result].type.dtype.itemsize)
         if box.operand is None:
@@ -152,18 +152,18 @@ def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[t
             )  # zeros have the layout of the result
         simple = simplified(words, itemsize)
         simple = evolve(simple, axes=in_loop_order(simple.axes, itemsize))
-        most = isa.machine.movement.unit_nbytes // itemsize
-        within = axes_within(simple, step_of(node.types[box.result], layout.results[box.result]), most)
+        max_elements = isa.machine.movement.unit_nbytes // itemsize
+        within = axes_within(simple, step_of(node.types[box.result], layout.results[box.result]), max_elements)
         kind: Kind = within or kind_of(simple, itemsize)
         inner = len(kind) if isinstance(kind, tuple) else 1
-        if inner > 1 and prod(axis.count for axis in simple.axes[-inner:]) > most:
+        if inner > 1 and prod(axis.count for axis in simple.axes[-inner:]) > max_elements:
             return None  # large squares are cut into bands
-        for piece in in_blocks(simple, most) if kind in ("copy", "spread") else (simple,):
+        for piece in in_blocks(simple, max_elements) if kind in ("copy", "spread") else (simple,):
             padded = of_rank(piece, node.types[box.result].rank + 2)
             if min(min(a.to, a.source) for a in padded.axes[:-inner]) < 0:
                 return None
-            found.append((Part(box.operand, box.result, itemsize, kind, len(padded.axes) - inner), padded))
-    return found
+            boxes.append((Part(box.operand, box.result, itemsize, kind, len(padded.axes) - inner), padded))
+    return boxes
 
 
 def step_of(type: TensorType, place: Place) -> int:
@@ -171,15 +171,15 @@ def step_of(type: TensorType, place: Place) -> int:
     return min((s for s, n in zip(place.strides, type.shape, strict=True) if not is_known(n)), default=0)
 
 
-def axes_within(box: Box, step: int, most: int) -> tuple[Axis, ...] | None:
-    """Return the innermost axes within one step along an axis of unknown size, up to `most` elements.
+def axes_within(box: Box, step: int, max_elements: int) -> tuple[Axis, ...] | None:
+    """Return the innermost axes within one step along an axis of unknown size, up to `max_elements` elements.
 
     Their sizes are the same for all sizes of the program. `None` if there are no such axes.
     """
     count, inner = 1, 0
     for axis in reversed(box.axes):
         count *= axis.count
-        if not 0 < axis.to * axis.count < step or count > most:
+        if not 0 < axis.to * axis.count < step or count > max_elements:
             break
         inner += 1
     return box.axes[-inner:] if inner else None
@@ -203,13 +203,18 @@ def kind_of(box: Box, itemsize: int) -> Kind:
     return (last,) if is_near else "apart"
 
 
-def in_blocks(box: Box, most: int) -> Iterator[Box]:
+def in_blocks(box: Box, block_elements: int) -> Iterator[Box]:
     """Yield long rows in blocks for distribution over threads (possibly no blocks), and the remainder."""
     *outer, last = box.axes
-    blocks = last.count // most if last.count > 2 * most else 0
-    done = blocks * most
+    blocks = last.count // block_elements if last.count > 2 * block_elements else 0
+    done = blocks * block_elements
     yield evolve(
-        box, axes=(*outer, Axis(blocks, most * last.to, most * last.source), evolve(last, count=most if blocks else 0))
+        box,
+        axes=(
+            *outer,
+            Axis(blocks, block_elements * last.to, block_elements * last.source),
+            evolve(last, count=block_elements if blocks else 0),
+        ),
     )
     yield evolve(
         box,

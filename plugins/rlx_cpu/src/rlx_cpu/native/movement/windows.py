@@ -39,12 +39,12 @@ def starts_of(
     b: ir.IRBuilder, buffers: ir.LlvmValue, layout: Layout, first: int, shape: Sequence[int], window: Sequence[int]
 ) -> list[ir.LlvmValue]:
     """The starts, which are the operands from `first` on."""
-    found = []
+    starts = []
     for axis, (n, size) in enumerate(zip(shape, window, strict=True)):
         place = layout.operands[first + axis]
         assert place is not None, "there is a start an axis"
-        found.append(start_of(b, place, pointer_at(b, buffers, first + axis), n - size))
-    return found
+        starts.append(start_of(b, place, pointer_at(b, buffers, first + axis), n - size))
+    return starts
 
 
 def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
@@ -80,25 +80,25 @@ def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
     axis = next((a for a, n in enumerate(shape) if n > 1), None)
     origin, update, to = (pointer_at(builder, buffers, k) for k in (0, 1, len(layout.operands)))
     is_elsewhere = builder.icmp_unsigned("!=", builder.ptrtoint(origin, I64), builder.ptrtoint(to, I64))
-    rest = [a for a in range(len(shape)) if a != axis]
+    other_axes = [a for a in range(len(shape)) if a != axis]
 
     def slab(sizes: Sequence[int], source: Place, to: ir.LlvmValue, read: ir.LlvmValue) -> None:
-        box = Box(tuple(Axis(sizes[a], y.strides[a], source.strides[a]) for a in rest))
+        box = Box(tuple(Axis(sizes[a], y.strides[a], source.strides[a]) for a in other_axes))
         if box.size:
             for piece, width in prepared(isa, box, itemsize):
                 mover = Mover(builder, isa, width)
                 mover.move(address(builder, to, piece.to), address(builder, read, piece.start), piece.axes)
 
     count = 1 if axis is None else shape[axis]
-    step, own = (0, 0) if axis is None else (y.strides[axis], x.strides[axis])
+    step, source_step = (0, 0) if axis is None else (y.strides[axis], x.strides[axis])
     low, high = share(builder, count, tid, nthreads)
     with counting(builder, low, high) as i:
         with builder.if_then(is_elsewhere):
-            slab(shape, x, offset(builder, to, (i, step)), offset(builder, origin, (i, own)))
+            slab(shape, x, offset(builder, to, (i, step)), offset(builder, origin, (i, source_step)))
         begin = index(0) if axis is None else starts[axis]
         inside = builder.sub(i, begin)
         with builder.if_then(builder.icmp_unsigned("<", inside, index(1 if axis is None else window[axis]))):
-            others = [(starts[a], y.strides[a]) for a in rest]
+            others = [(starts[a], y.strides[a]) for a in other_axes]
             place = offset(builder, to, (i, step), *others)
             slab(window, new, place, offset(builder, update, (inside, 0 if axis is None else new.strides[axis])))
     builder.ret_void()

@@ -158,16 +158,16 @@ class Passes:
 
     def _move(self, digit: Digit) -> None:
         b = self.b
-        here, there = (b.load(v, typ=POINTER, align=8) for v in (self.here, self.there))
-        common = b.load(self._counter(digit, b.load(here, typ=I64, align=WORD)), typ=I32, align=COUNT)
+        source, target = (b.load(v, typ=POINTER, align=8) for v in (self.here, self.there))
+        common = b.load(self._counter(digit, b.load(source, typ=I64, align=WORD)), typ=I32, align=COUNT)
         with b.if_then(b.icmp_unsigned("!=", b.zext(common, I64), self.count)):
             self._starts(digit)
             with counting(b, 0, self.count) as i:
-                word = b.load(offset(b, here, (i, WORD)), typ=I64, align=WORD)
+                word = b.load(offset(b, source, (i, WORD)), typ=I64, align=WORD)
                 place = b.zext(self._increased(digit, word), I64)
-                b.store(word, offset(b, there, (place, WORD)), align=WORD)
-            b.store(there, self.here, align=8)
-            b.store(here, self.there, align=8)
+                b.store(word, offset(b, target, (place, WORD)), align=WORD)
+            b.store(target, self.here, align=8)
+            b.store(source, self.there, align=8)
 
     def _starts(self, digit: Digit) -> None:
         """Counts become the places where the words of each digit begin."""

@@ -61,8 +61,8 @@ class Ranks:
 
     def place(self, b: ir.IRBuilder, scratch: ir.LlvmValue, i: ir.LlvmValue) -> ir.LlvmValue:
         """Return the position of element `i` in the sorted row, after `count`."""
-        found = b.load(offset(b, scratch, (i, self.size), self.keys_nbytes), typ=key_type(self.keys), align=self.size)
-        return b.zext(found, index(0).type) if self.keys.bits < 64 else found
+        rank = b.load(offset(b, scratch, (i, self.size), self.keys_nbytes), typ=key_type(self.keys), align=self.size)
+        return b.zext(rank, index(0).type) if self.keys.bits < 64 else rank
 
     def count(self, b: ir.IRBuilder, row: ir.LlvmValue, scratch: ir.LlvmValue) -> None:
         """Write the keys of a row to scratch memory, then their places."""
@@ -71,7 +71,7 @@ class Ranks:
         total = variable(b, type)
         numbers = ir.LlvmConstant(type, [constant(type.element, k) for k in range(self.lanes)])
         with counting(b, 0, self.vectors * self.lanes, self.lanes) as start:
-            own = b.load(offset(b, scratch, (start, self.size)), typ=type, align=self.size)
+            keys = b.load(offset(b, scratch, (start, self.size)), typ=type, align=self.size)
             b.store(constant(type, 0), total, align=self.size)
             end = b.add(start, index(self.lanes))
             last = b.select(b.icmp_signed("<", end, index(self.n)), end, index(self.n))
@@ -84,16 +84,16 @@ class Ranks:
             def each(low: ir.LlvmValue | int, high: ir.LlvmValue | int, relation: str) -> None:
                 with counting(b, low, high) as j:
                     other = self._key(b, scratch, j)
-                    add(other, b.icmp_unsigned(relation, other, own))
+                    add(other, b.icmp_unsigned(relation, other, keys))
 
             each(0, start, "<=")
             with counting(b, start, last) as j:
                 # Of equals the earlier one comes first.
-                other, at = self._key(b, scratch, j), b.sub(j, start)
-                lane = splat(b, b.trunc(at, type.element) if self.keys.bits < 64 else at, self.lanes)
+                other, position = self._key(b, scratch, j), b.sub(j, start)
+                lane = splat(b, b.trunc(position, type.element) if self.keys.bits < 64 else position, self.lanes)
                 is_later = b.icmp_unsigned(">", numbers, lane)
-                tied = b.and_(b.icmp_unsigned("==", other, own), is_later)
-                add(other, b.or_(b.icmp_unsigned("<", other, own), tied))
+                tied = b.and_(b.icmp_unsigned("==", other, keys), is_later)
+                add(other, b.or_(b.icmp_unsigned("<", other, keys), tied))
             each(last, self.n, "<")
             b.store(
                 b.load(total, typ=type, align=self.size),
@@ -108,8 +108,8 @@ class Ranks:
 
     def _write_keys(self, b: ir.IRBuilder, row: ir.LlvmValue, scratch: ir.LlvmValue) -> None:
         lanes = self.lanes if self.step == 1 else 1
-        whole = self.n // lanes * lanes
-        for count, low, high in ((lanes, 0, whole), (1, whole, self.n)):
+        full_elements = self.n // lanes * lanes
+        for count, low, high in ((lanes, 0, full_elements), (1, full_elements, self.n)):
             with counting(b, low, high, count) as i:
                 key = load_keys(b, self.keys, offset(b, row, (i, self.step * self.size)), count)
                 b.store(key, offset(b, scratch, (i, self.size)), align=self.size)

@@ -51,7 +51,7 @@ class Bisection:
     def find(self, row: ir.LlvmValue, values: ir.LlvmValue, to: ir.LlvmValue, lanes: int) -> None:
         """The places of neighbouring values, one per lane."""
         b = self.builder
-        wanted = load_keys(b, self.keys, values, lanes)
+        keys = load_keys(b, self.keys, values, lanes)
         type = I64 if lanes == 1 else ir.VectorType(I64, lanes)
         place = variable(b, type)
         b.store(constant(type, 0), place, align=8)
@@ -62,22 +62,22 @@ class Bisection:
             with counting(b, 0, (self.search.n - 1).bit_length()):
                 length = b.load(left, typ=I64, align=8)
                 half = b.lshr(length, index(1))
-                self._advance(row, wanted, place, half)
+                self._advance(row, keys, place, half)
                 b.store(b.sub(length, half), left, align=8)
-            self._advance(row, wanted, place, index(1))
-        found, itemsize = b.load(place, typ=type, align=8), self.search.index.itemsize
-        number = found if itemsize == 8 else b.trunc(found, memory_type(self.search.index, lanes))
+            self._advance(row, keys, place, index(1))
+        result, itemsize = b.load(place, typ=type, align=8), self.search.index.itemsize
+        number = result if itemsize == 8 else b.trunc(result, memory_type(self.search.index, lanes))
         b.store(number, to, align=itemsize)
 
-    def _advance(self, row: ir.LlvmValue, wanted: ir.LlvmValue, place: ir.LlvmValue, step: ir.LlvmValue) -> None:
+    def _advance(self, row: ir.LlvmValue, keys: ir.LlvmValue, place: ir.LlvmValue, step: ir.LlvmValue) -> None:
         """Move every place by `step` if the element that is the last to be passed comes before the value."""
-        b, lanes = self.builder, width(wanted)
+        b, lanes = self.builder, width(keys)
         type = I64 if lanes == 1 else ir.VectorType(I64, lanes)
-        at = b.load(place, typ=type, align=8)
-        after = b.add(at, splat(b, step, lanes))
+        before = b.load(place, typ=type, align=8)
+        after = b.add(before, splat(b, step, lanes))
         element = self.keys.of(b, self._elements(row, b.sub(after, constant(type, 1))))
-        is_passed = b.icmp_unsigned("<=" if self.search.is_right else "<", element, wanted)
-        b.store(b.select(is_passed, after, at), place, align=8)
+        is_passed = b.icmp_unsigned("<=" if self.search.is_right else "<", element, keys)
+        b.store(b.select(is_passed, after, before), place, align=8)
 
     def _elements(self, row: ir.LlvmValue, places: ir.LlvmValue) -> ir.LlvmValue:
         """The bits of the elements at `places`."""
@@ -114,12 +114,12 @@ def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
         start = times(b, block, wide)
         end = b.add(start, index(wide))
         end = b.select(b.icmp_unsigned("<", end, index(count)), end, index(count))
-        whole = b.add(start, b.and_(b.sub(end, start), index(-INTERLEAVED)))
-        for values, low, high in ((INTERLEAVED, start, whole), (1, whole, end)):
+        full_end = b.add(start, b.and_(b.sub(end, start), index(-INTERLEAVED)))
+        for values, low, high in ((INTERLEAVED, start, full_end), (1, full_end, end)):
             with counting(b, low, high, values) as i:
-                own = b.add(times(b, line, count), i)
-                wanted = offset(b, pointer_at(b, buffers, 1), (own, size))
-                bisection.find(row, wanted, offset(b, pointer_at(b, buffers, 2), (own, itemsize)), values)
+                number = b.add(times(b, line, count), i)
+                value_address = offset(b, pointer_at(b, buffers, 1), (number, size))
+                bisection.find(row, value_address, offset(b, pointer_at(b, buffers, 2), (number, itemsize)), values)
     b.ret_void()
     work = lines * count * max(1, n.bit_length()) * 8
     return Emitted(

@@ -46,11 +46,11 @@ class PositionList:
     def size(self, b: ir.IRBuilder) -> ir.LlvmValue:
         return b.load(self.count, typ=I64, align=8)
 
-    def add(self, b: ir.IRBuilder, first: ir.LlvmValue, wanted: ir.LlvmValue) -> None:
+    def add(self, b: ir.IRBuilder, first: ir.LlvmValue, selected: ir.LlvmValue) -> None:
         """Add the selected ones of the positions `first`, `first + 1`, …; the list must have capacity for all of them."""
         count = self.size(b)
-        for lane in range(width(wanted)):
-            one = wanted if width(wanted) == 1 else b.extract_element(wanted, ir.LlvmConstant(I32, lane))
+        for lane in range(width(selected)):
+            one = selected if width(selected) == 1 else b.extract_element(selected, ir.LlvmConstant(I32, lane))
             b.store(b.add(first, index(lane)), offset(b, self.words, (count, WORD)), align=WORD)
             count = b.add(count, b.zext(one, I64))
         b.store(count, self.count, align=8)
@@ -77,8 +77,8 @@ class SelectionRow:
         self, b: ir.IRBuilder, row: ir.LlvmValue, start: int, see: Callable[[ir.LlvmValue, ir.LlvmValue], None]
     ) -> None:
         """Code for the elements from `start` on: `see(their first position, their keys)`."""
-        whole = start + (self.n - start) // self.lanes * self.lanes
-        for count, low, high in ((self.lanes, start, whole), (1, whole, self.n)):
+        full_end = start + (self.n - start) // self.lanes * self.lanes
+        for count, low, high in ((self.lanes, start, full_end), (1, full_end, self.n)):
             if low < high:
                 with counting(b, low, high, count) as i:
                     see(i, load_keys(b, self.keys, offset(b, row, (i, self.size)), count))
@@ -86,15 +86,15 @@ class SelectionRow:
 
 @frozen
 class Candidates:
-    """The first `kept` elements in order of a row of many more."""
+    """The first `count` elements in order of a row of many more."""
 
     row: SelectionRow
-    kept: int
+    count: int
 
     @property
     def first(self) -> int:
         """Positions that are listed before any is dropped: three times the kept number, with a minimum."""
-        return max(3 * self.kept, 256)
+        return max(3 * self.count, 256)
 
     @property
     def capacity(self) -> int:
@@ -124,11 +124,11 @@ class Candidates:
             """Keep the best; `last` is the key of the last of them."""
             words = b.call(sort, [row, listing.size(b), scratch])
             is_elsewhere = b.icmp_unsigned("!=", b.ptrtoint(words, I64), b.ptrtoint(scratch, I64))
-            with b.if_then(is_elsewhere), counting(b, 0, self.kept) as i:
+            with b.if_then(is_elsewhere), counting(b, 0, self.count) as i:
                 word = b.load(offset(b, words, (i, WORD)), typ=I64, align=WORD)
                 b.store(word, offset(b, scratch, (i, WORD)), align=WORD)
-            b.store(index(self.kept), listing.count, align=8)
-            word = b.load(offset(b, scratch, (self.kept - 1) * WORD), typ=I64, align=WORD)
+            b.store(index(self.count), listing.count, align=8)
+            word = b.load(offset(b, scratch, (self.count - 1) * WORD), typ=I64, align=WORD)
             place = b.and_(word, index(0xFFFFFFFF))
             b.store(load_keys(b, self.row.keys, offset(b, row, (place, size))), last, align=size)
 
@@ -140,9 +140,9 @@ class Candidates:
         def see(position: ir.LlvmValue, keys: ir.LlvmValue) -> None:
             # Of equals the earlier one is kept, and that is the one that is there already.
             bound = splat(b, b.load(last, typ=key_type(self.row.keys), align=size), width(keys))
-            wanted = b.icmp_unsigned("<", keys, bound)
-            with b.if_then(b.any_lane(wanted), likely=False):
-                listing.add(b, position, wanted)
+            selected = b.icmp_unsigned("<", keys, bound)
+            with b.if_then(b.any_lane(selected), likely=False):
+                listing.add(b, position, selected)
                 with b.if_then(b.icmp_unsigned(">", listing.size(b), index(first)), likely=False):
                     forget()
 
@@ -177,14 +177,14 @@ class Slices:
         before = variable(b, I64)
         b.store(index(0), before, align=8)
 
-        def see(position: ir.LlvmValue, found: ir.LlvmValue) -> None:
-            lanes = width(found)
-            is_before = b.icmp_unsigned("<", found, splat(b, low, lanes))
-            is_below = b.or_(b.icmp_unsigned("<", found, splat(b, high, lanes)), splat(b, is_last, lanes))
+        def see(position: ir.LlvmValue, row_keys: ir.LlvmValue) -> None:
+            lanes = width(row_keys)
+            is_before = b.icmp_unsigned("<", row_keys, splat(b, low, lanes))
+            is_below = b.or_(b.icmp_unsigned("<", row_keys, splat(b, high, lanes)), splat(b, is_last, lanes))
             b.store(b.add(b.load(before, typ=I64, align=8), _many(b, is_before)), before, align=8)
-            wanted = b.and_(is_below, b.not_(is_before))
-            with b.if_then(b.any_lane(wanted)):
-                listing.add(b, position, wanted)
+            selected = b.and_(is_below, b.not_(is_before))
+            with b.if_then(b.any_lane(selected)):
+                listing.add(b, position, selected)
 
         self.row.scan(b, row, 0, see)
         return listing.size(b), b.load(before, typ=I64, align=8)

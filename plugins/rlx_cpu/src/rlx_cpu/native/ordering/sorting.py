@@ -158,12 +158,12 @@ OneLine = Callable[[ir.IRBuilder, SortedRow, ir.LlvmValue], None]
 
 def one_line_of(module: ir.Module, problem: SortProblem, name: str) -> OneLine:
     """Code for a line."""
-    way, kept = problem.way, problem.sorting.kept
+    way, count = problem.way, problem.sorting.kept
     if isinstance(way, Candidates):
         find = way.function(module, f"{name}.first")
 
         def by_candidates(b: ir.IRBuilder, line: SortedRow, scratch: ir.LlvmValue) -> None:
-            line.write_words(b, b.call(find, [line.row, scratch]), index(kept), index(0))
+            line.write_words(b, b.call(find, [line.row, scratch]), index(count), index(0))
 
         return by_candidates
     if isinstance(way, Ranks):
@@ -172,7 +172,7 @@ def one_line_of(module: ir.Module, problem: SortProblem, name: str) -> OneLine:
 
     def by_digit(b: ir.IRBuilder, line: SortedRow, scratch: ir.LlvmValue) -> None:
         words = b.call(sort, [line.row, sized(b, problem.row.n), scratch])
-        line.write_words(b, words, sized(b, kept), index(0))
+        line.write_words(b, words, sized(b, count), index(0))
 
     return by_digit
 
@@ -290,12 +290,12 @@ def write_sort(module: ir.Module, problem: SortProblem, name: str) -> None:
     if problem.is_cut:
         row = problem.row
         listed = Radix(row.isa, row.keys, row.n).function(module, f"{name}.listed", is_listed=True)
-        with b.if_else(b.icmp_signed(">", parts, sized(b, problem.sorting.outer))) as (slices, whole):
+        with b.if_else(b.icmp_signed(">", parts, sized(b, problem.sorting.outer))) as (slices, unsliced):
             with slices, counting(b, 0, problem.sorting.outer) as outer:
                 line = SortedRow.at(problem, pointers(outer, index(0)))
                 count, before = Slices(row).list(b, line.row, scratch, part, parts)
                 line.write_words(b, b.call(listed, [line.row, count, scratch]), count, before)
-            with whole:
+            with unsliced:
                 lines()
     else:
         lines()

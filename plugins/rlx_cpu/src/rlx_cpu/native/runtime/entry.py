@@ -97,7 +97,7 @@ class NativeEntry:
         fault: Raises the error recorded in the status words.
         statuses: Four words for each step that reports faults.
         copies: Results that are copied at the end.
-        held: Start and end addresses of parameters; a donated argument must not overlap them.
+        parameter_spans: Start and end addresses of parameters; a donated argument must not overlap them.
         keeps: Objects that must live as long as the entry.
         team: The pool's threads, for `Mode.AWAKE` and `Mode.SHARED`.
     """
@@ -110,7 +110,7 @@ class NativeEntry:
     fault: Callable[[], None]
     statuses: np.ndarray
     copies: Sequence[ResultCopy]
-    held: Sequence[tuple[int, int]]
+    parameter_spans: Sequence[tuple[int, int]]
     keeps: tuple[Any, ...]
     team: Team | None = None
 
@@ -121,13 +121,13 @@ def build(entry: NativeEntry) -> Callable[..., Any]:
     Its arguments are the program's inputs, by position, and its result the tuple of the outputs; `NotImplemented` if the call
     is not plain, and then nothing has happened.
     """
-    donated = [(i, id(given.donated)) for i, given in enumerate(entry.inputs) if given.donated is not None]
+    donated = [(i, id(argument.donated)) for i, argument in enumerate(entry.inputs) if argument.donated is not None]
     arrays = {
-        Word.INPUT_RECORDS: _words(w for given in entry.inputs for w in _input_record(given)),
+        Word.INPUT_RECORDS: _words(w for argument in entry.inputs for w in _input_record(argument)),
         Word.TAKEN: np.zeros(len(entry.inputs), np.int64),
-        Word.SPANS: _words((*(0,) * 2 * len(entry.inputs), *(word for span in entry.held for word in span))),
+        Word.SPANS: _words((*(0,) * 2 * len(entry.inputs), *(word for span in entry.parameter_spans for word in span))),
         Word.DONATED_RECORDS: _words(w for record in donated for w in record),
-        Word.OUTPUT_RECORDS: _words(w for made in entry.outputs for w in _output_record(made)),
+        Word.OUTPUT_RECORDS: _words(w for result in entry.outputs for w in _output_record(result)),
         Word.CALL_RECORDS: _words(w for call in entry.calls for w in call),
         Word.COPY_RECORDS: _words(w for c in entry.copies for w in (c.into, c.source, c.nbytes)),
         Word.STATUSES: entry.statuses,
@@ -139,7 +139,7 @@ def build(entry: NativeEntry) -> Callable[..., Any]:
         Word.ELEMENTS_OFFSET: interpreter.elements_offset() or 0,
         Word.NOT_IMPLEMENTED: id(NotImplemented),
         Word.INPUTS: len(entry.inputs),
-        Word.HELD: len(entry.held),
+        Word.PARAMETERS: len(entry.parameter_spans),
         Word.DONATED: len(donated),
         Word.OUTPUTS: len(entry.outputs),
         Word.MODE: entry.mode,
@@ -168,17 +168,29 @@ def _words(numbers: Iterable[int]) -> np.ndarray:
     return np.array([int(n) for n in numbers], np.int64)
 
 
-def _input_record(given: EntryArgument) -> list[int]:
-    flags = _DENSE if given.donated is None else _DENSE | interpreter.WRITEABLE
-    head = [_descriptor(given.type.dtype), given.type.rank, flags, given.type.static_nbytes, len(given.places)]
-    return [*head, *given.type.static_shape, *(word for place in given.places for word in place)]
+def _input_record(argument: EntryArgument) -> list[int]:
+    flags = _DENSE if argument.donated is None else _DENSE | interpreter.WRITEABLE
+    head = [
+        _descriptor(argument.type.dtype),
+        argument.type.rank,
+        flags,
+        argument.type.static_nbytes,
+        len(argument.places),
+    ]
+    return [*head, *argument.type.static_shape, *(word for place in argument.places for word in place)]
 
 
-def _output_record(made: EntryResult) -> list[int]:
-    if made.argument != FRESH:
-        return [made.argument, 0, 0, 0, 0]
-    head = [FRESH, _descriptor(made.type.dtype), made.type.rank, len(made.places), allocator_for(int(made.type.nbytes))]
-    return [*head, *made.type.static_shape, *(word for place in made.places for word in place)]
+def _output_record(result: EntryResult) -> list[int]:
+    if result.argument != FRESH:
+        return [result.argument, 0, 0, 0, 0]
+    head = [
+        FRESH,
+        _descriptor(result.type.dtype),
+        result.type.rank,
+        len(result.places),
+        allocator_for(int(result.type.nbytes)),
+    ]
+    return [*head, *result.type.static_shape, *(word for place in result.places for word in place)]
 
 
 def _descriptor(dtype: DType) -> int:
@@ -211,10 +223,10 @@ class Entering:
             ("PyCFunction_NewEx", ctypes.pythonapi)
         )
 
-    def bound(self, kept: tuple[Any, ...]) -> Callable[..., Any]:
-        """The built-in function whose `self` is `kept`; its first item is the array of words."""
-        made: Callable[..., Any] = self._new(ctypes.addressof(self._definition), kept, None)
-        return made
+    def bound(self, state: tuple[Any, ...]) -> Callable[..., Any]:
+        """The built-in function whose `self` is `state`; its first item is the array of words."""
+        function: Callable[..., Any] = self._new(ctypes.addressof(self._definition), state, None)
+        return function
 
 
 @cache

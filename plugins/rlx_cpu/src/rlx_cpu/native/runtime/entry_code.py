@@ -111,8 +111,8 @@ class _Enter:
             self.go_on_if(self.same(has, flags), self.refused)
             dims = self.load(POINTER, array, ARRAY.dims)
             with counted(b, _word(0), rank) as axis:
-                found = b.load(address(b, dims, b.shl(axis, _word(3))), typ=I64, align=8)
-                self.go_on_if(self.same(found, self.next_word()), self.refused)
+                dimension = b.load(address(b, dims, b.shl(axis, _word(3))), typ=I64, align=8)
+                self.go_on_if(self.same(dimension, self.next_word()), self.refused)
             data = self.load(I64, array, ARRAY.data)
             span = address(b, b.inttoptr(self.word(Word.SPANS), POINTER), b.shl(i, _word(4)))
             b.store(data, span, align=8)
@@ -123,9 +123,9 @@ class _Enter:
         """Return the address of the reference to an argument's NumPy array, and whether that is in a `HostArray`."""
         b = self.b
         place = address(b, self.args, b.shl(number, _word(3)))
-        given = b.load(place, typ=POINTER, align=8)
-        is_wrapped = self.same(self.type_of(given), self.word(Word.HOST_ARRAY_TYPE))
-        return b.select(is_wrapped, self.elements(given), place), is_wrapped
+        argument = b.load(place, typ=POINTER, align=8)
+        is_wrapped = self.same(self.type_of(argument), self.word(Word.HOST_ARRAY_TYPE))
+        return b.select(is_wrapped, self.elements(argument), place), is_wrapped
 
     def elements(self, wrapper: ir.LlvmValue) -> ir.LlvmValue:
         """Return the address of a `HostArray`'s reference to its NumPy array."""
@@ -139,17 +139,17 @@ class _Enter:
         """A donated argument shares no byte with another, nor with a parameter, and nothing else refers to its elements."""
         b = self.b
         spans = b.inttoptr(self.word(Word.SPANS), POINTER)
-        known = b.add(self.count, self.word(Word.HELD))
+        known = b.add(self.count, self.word(Word.PARAMETERS))
         self.start_at(Word.DONATED_RECORDS)
         with counted(b, _word(0), self.word(Word.DONATED)):
-            own, _ = self.record(_DONATED_WORDS)
-            self.expect_owned_once(own)
-            begin, end = self.span(spans, own)
+            donated, _ = self.record(_DONATED_WORDS)
+            self.expect_owned_once(donated)
+            begin, end = self.span(spans, donated)
             with counted(b, _word(0), known) as other:
                 low, high = self.span(spans, other)
                 meet = b.and_(b.icmp_unsigned("<", begin, high), b.icmp_unsigned("<", low, end))
                 is_empty = b.or_(self.same(begin, end), self.same(low, high))
-                fine = b.or_(b.or_(self.same(own, other), is_empty), b.not_(meet))
+                fine = b.or_(b.or_(self.same(donated, other), is_empty), b.not_(meet))
                 self.go_on_if(fine, self.refused)
 
     def expect_owned_once(self, number: ir.LlvmValue) -> None:
@@ -198,8 +198,8 @@ class _Enter:
 
     def span(self, spans: ir.LlvmValue, number: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         b = self.b
-        at = address(b, spans, b.shl(number, _word(4)))
-        return b.load(at, typ=I64, align=8), self.load(I64, at, 8)
+        entry = address(b, spans, b.shl(number, _word(4)))
+        return b.load(entry, typ=I64, align=8), self.load(I64, entry, 8)
 
     # ----------------------------------------------------------------------------------- results
 
@@ -207,19 +207,19 @@ class _Enter:
         """A tuple of `HostArray`s: of new arrays, and of donated arguments that come back."""
         b = self.b
         count = self.word(Word.OUTPUTS)
-        made = b.call(self.outside("PyTuple_New", POINTER, [I64]), [count])
-        b.store(made, self.results, align=8)
-        self.go_on_if(b.icmp_unsigned("!=", made, _NULL), self.dropped)
+        outputs = b.call(self.outside("PyTuple_New", POINTER, [I64]), [count])
+        b.store(outputs, self.results, align=8)
+        self.go_on_if(b.icmp_unsigned("!=", outputs, _NULL), self.dropped)
         self.start_at(Word.OUTPUT_RECORDS)
         new = self.outside(NEW_ARRAY, POINTER, [POINTER, POINTER, I32, POINTER, POINTER, POINTER, I32, POINTER])
         allocate = self.outside("PyType_GenericAlloc", POINTER, [POINTER, I64])
         with counted(b, _word(0), count) as i:
             argument, descr, rank, places, allocator = self.record(_OUTPUT_WORDS)
             wrapper = b.call(allocate, [b.inttoptr(self.word(Word.HOST_ARRAY_TYPE), POINTER), _word(0)])
-            b.store(wrapper, address(b, address(b, made, TUPLE_ITEMS), b.shl(i, _word(3))), align=8)
+            b.store(wrapper, address(b, address(b, outputs, TUPLE_ITEMS), b.shl(i, _word(3))), align=8)
             self.go_on_if(b.icmp_unsigned("!=", wrapper, _NULL), self.dropped)
-            with b.if_else(b.icmp_signed(">=", argument, _word(0))) as (given, fresh):
-                with given:
+            with b.if_else(b.icmp_signed(">=", argument, _word(0))) as (donated, fresh):
+                with donated:
                     array = b.load(self.taken_at(argument), typ=POINTER, align=8)
                     self.incref(array)
                     b.store(array, self.elements(wrapper), align=8)
@@ -269,7 +269,7 @@ class _Enter:
         self.start_at(Word.COPY_RECORDS)
         with counted(b, _word(0), self.word(Word.COPIES)):
             into, source, nbytes = self.record(_COPY_WORDS)
-            places = [b.load(b.inttoptr(at, POINTER), typ=POINTER, align=8) for at in (into, source)]
+            places = [b.load(b.inttoptr(word, POINTER), typ=POINTER, align=8) for word in (into, source)]
             b.call(memcpy, [*places, nbytes])
 
     def deliver(self) -> None:
@@ -415,9 +415,9 @@ class _Enter:
 
     def next_word(self) -> ir.LlvmValue:
         """The word at the cursor, which moves on."""
-        at = self.b.load(self.cursor, typ=I64, align=8)
+        cursor = self.b.load(self.cursor, typ=I64, align=8)
         self.advance(_word(8))
-        return self.b.load(self.b.inttoptr(at, POINTER), typ=I64, align=8)
+        return self.b.load(self.b.inttoptr(cursor, POINTER), typ=I64, align=8)
 
     def record(self, count: int) -> list[ir.LlvmValue]:
         return [self.next_word() for _ in range(count)]

@@ -41,22 +41,22 @@ def reason_against(plan: ExecutionPlan) -> str | None:
 
 
 def _reason_against_output(plan: ExecutionPlan, output: PlannedOutput) -> str | None:
-    at = output.location
-    if at is None:
+    location = output.location
+    if location is None:
         return None
     if output.kind == "own":
-        return None if _covers(plan, output, at) else "is a part of its buffer"
-    if not is_dense(output.type, at.strides):
+        return None if _covers(plan, output, location) else "is a part of its buffer"
+    if not is_dense(output.type, location.strides):
         return "is copied from a strided view"
-    if output.kind == "donor" and at.buffer.kind == "input" and at.buffer != output.donor:
+    if output.kind == "donor" and location.buffer.kind == "input" and location.buffer != output.donor:
         return "is copied from one argument to another"
     return None
 
 
-def _covers(plan: ExecutionPlan, output: PlannedOutput, at: Location) -> bool:
+def _covers(plan: ExecutionPlan, output: PlannedOutput, location: Location) -> bool:
     """Return whether an output is all of its buffer's bytes in order."""
-    nbytes = plan.results[at.buffer.number].static_nbytes
-    return at.offset == 0 and output.type.static_nbytes == nbytes and is_dense(output.type, at.strides)
+    nbytes = plan.results[location.buffer.number].static_nbytes
+    return location.offset == 0 and output.type.static_nbytes == nbytes and is_dense(output.type, location.strides)
 
 
 @frozen(eq=False)
@@ -90,21 +90,21 @@ def ends(
         EntryArgument(leaf.type, _donated(leaf, program), list(words.get(BufferId("input", i), ())))
         for i, leaf in enumerate(plan.inputs)
     ]
-    made = Ends(inputs, [])
+    both = Ends(inputs, [])
     arrays: dict[BufferId, EntryArgument | EntryResult] = {BufferId("input", i): each for i, each in enumerate(inputs)}
     for output in plan.outputs:
         result = EntryResult(output.type, FRESH if output.donor is None else output.donor.number)
-        made.outputs.append(result)
+        both.outputs.append(result)
         if output.kind == "own" and output.location is not None:
             result.places.extend(words.get(output.location.buffer, ()))
             arrays[output.location.buffer] = result
-    for output, result in zip(plan.outputs, made.outputs, strict=True):
-        at = output.location
-        if at is None or output.kind == "own" or at.buffer == output.donor:
+    for output, result in zip(plan.outputs, both.outputs, strict=True):
+        location = output.location
+        if location is None or output.kind == "own" or location.buffer == output.donor:
             continue
         into = result if output.donor is None else arrays[output.donor]
-        made.copies.append(_copy(made, at, arrays.get(at.buffer), address, into, output.type.static_nbytes))
-    return made
+        both.copies.append(_copy(both, location, arrays.get(location.buffer), address, into, output.type.static_nbytes))
+    return both
 
 
 def _donated(leaf: PlanLeaf, program: str) -> Donated | None:
@@ -115,19 +115,19 @@ def _donated(leaf: PlanLeaf, program: str) -> Donated | None:
 
 
 def _copy(
-    made: Ends,
-    at: Location,
+    both: Ends,
+    location: Location,
     source: EntryArgument | EntryResult | None,
     address: Callable[[BufferId], int],
     into: EntryArgument | EntryResult,
     nbytes: int,
 ) -> ResultCopy:
     words = np.zeros(2, np.int64)
-    made.words.append(words)
+    both.words.append(words)
     first, second = words.ctypes.data, words.ctypes.data + 8
     into.places.append((first, 0))
     if source is None:
-        words[1] = address(at.buffer) + at.offset
+        words[1] = address(location.buffer) + location.offset
     else:
-        source.places.append((second, at.offset))
+        source.places.append((second, location.offset))
     return ResultCopy(first, second, nbytes)

@@ -28,7 +28,7 @@ class Word(IntEnum):
     """Space for a reference to the NumPy array of each argument, during a call."""
     SPANS = auto()
     """Space for the start and end address of each argument's elements, then the same for each parameter."""
-    HELD = auto()
+    PARAMETERS = auto()
     """Number of parameters that a donated argument must not overlap."""
     DONATED = auto()
     """Number of donated arguments."""

@@ -88,10 +88,10 @@ def _differences() -> Iterator[str]:
     if (word(id(pair) + TUPLE_SIZE), word(id(pair) + TUPLE_ITEMS)) != (2, id(pair[0])):
         yield "tuples have another layout"
     for probe in (np.zeros((2, 3), np.float32), np.zeros(5, np.int64)[::2], np.zeros((), np.bool_)):
-        found = read_array(probe)
+        actual = read_array(probe)
         base = 0 if probe.base is None else id(probe.base)
-        wanted = (id(np.ndarray), probe.ctypes.data, probe.ndim, probe.shape, base, id(probe.dtype), probe.flags.num)
-        if found != wanted:
+        expected = (id(np.ndarray), probe.ctypes.data, probe.ndim, probe.shape, base, id(probe.dtype), probe.flags.num)
+        if actual != expected:
             yield "NumPy's arrays have another layout"
             return
     wrapper, offset = HostArray(np.zeros(1)), elements_offset()
@@ -108,17 +108,17 @@ def _differences() -> Iterator[str]:
 
 def read_array(array: np.ndarray) -> tuple[Any, ...]:
     """An array's type, address, rank, dims, base, descriptor and flags, as native code sees them."""
-    at = id(array)
-    rank = ctypes.c_int32.from_address(at + ARRAY.ndim).value
-    dims = word(at + ARRAY.dims)
+    object_address = id(array)
+    rank = ctypes.c_int32.from_address(object_address + ARRAY.ndim).value
+    dims = word(object_address + ARRAY.dims)
     return (
-        word(at + OBJECT_TYPE),
-        word(at + ARRAY.data),
+        word(object_address + OBJECT_TYPE),
+        word(object_address + ARRAY.data),
         rank,
         tuple(word(dims + 8 * i) for i in range(min(max(rank, 0), 8))),
-        word(at + ARRAY.base),
-        word(at + ARRAY.descr),
-        ctypes.c_int32.from_address(at + ARRAY.flags).value,
+        word(object_address + ARRAY.base),
+        word(object_address + ARRAY.descr),
+        ctypes.c_int32.from_address(object_address + ARRAY.flags).value,
     )
 
 
@@ -143,8 +143,8 @@ def makes_arrays(function: int) -> bool:
     )
     dims, dtype = (ctypes.c_int64 * 2)(2, 3), np.dtype(np.int32)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # it takes a reference over
-    made = kind(function)(np.ndarray, dtype, 2, ctypes.addressof(dims), None, None, 0, None)
-    return type(made) is np.ndarray and made.shape == (2, 3) and made.dtype is dtype and made.flags.owndata
+    array = kind(function)(np.ndarray, dtype, 2, ctypes.addressof(dims), None, None, 0, None)
+    return type(array) is np.ndarray and array.shape == (2, 3) and array.dtype is dtype and array.flags.owndata
 
 
 def word(address: int) -> int:
@@ -169,6 +169,6 @@ def addresses() -> Mapping[str, int]:
     """Function → address."""
     table = api_table()
     assert table is not None and reason_against() is None, "asked for only where everything is as known"  # noqa: PT018
-    found = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in FUNCTIONS}
+    symbols = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in FUNCTIONS}
     functions = {NEW_ARRAY: _NEW_FROM_DESCR_SLOT, SET_ALLOCATOR: _SET_HANDLER_SLOT}
-    return {**found, **{name: word(table + 8 * slot) for name, slot in functions.items()}}
+    return {**symbols, **{name: word(table + 8 * slot) for name, slot in functions.items()}}

@@ -37,12 +37,12 @@ def emit_interrupted(module: ir.Module) -> None:
     b.cbranch(b.icmp_signed("<", now, b.load(following, typ=I64, align=8)), go_on, look)
     b.position_at_end(look)
     b.store(b.add(now, ir.LlvmConstant(I64, INTERVAL_NS)), following, align=8)
-    held = b.call(declare(module, "PyGILState_Ensure", I32, []), [])
+    gil_state = b.call(declare(module, "PyGILState_Ensure", I32, []), [])
     raised = b.icmp_signed("!=", b.call(declare(module, "PyErr_CheckSignals", I32, []), []), ir.LlvmConstant(I32, 0))
     with b.if_then(raised, likely=False):
         parts = [address(b, record, CAUGHT + 8 * i) for i in range(3)]
         b.call(declare(module, "PyErr_Fetch", VOID, [POINTER] * 3), parts)
-    b.call(declare(module, "PyGILState_Release", VOID, [I32]), [held])
+    b.call(declare(module, "PyGILState_Release", VOID, [I32]), [gil_state])
     b.cbranch(raised, leave, go_on)
     b.position_at_end(leave)
     b.ret(ir.LlvmConstant(I64, 1))

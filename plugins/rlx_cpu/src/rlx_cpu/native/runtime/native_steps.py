@@ -131,10 +131,10 @@ class NativeCode(Code):
         scratch = allocate(native.workspace + self._margin, ALIGNMENT)
         status, packed = status_rows([each.emitted.polls for each in self._statuses]), self._packed(frame)
         words = [0] * native.table_words  # a list, because numbers are stored in it in a third of the time
-        for buffer, at in frame.bound.items():
+        for buffer, address in frame.bound.items():
             arguments = self.arguments.get(buffer)
             if arguments is not None:
-                _store(words, arguments, at)
+                _store(words, arguments, address)
         for row, each in zip(status, self._statuses, strict=True):
             assert each.status is not None, "they are the steps that have a status"
             words[each.status] = address_of(row)
@@ -156,20 +156,20 @@ class NativeCode(Code):
             return ()
         from rlx_cpu.native.llvm.background import share_out  # here, because packages have their operands packed
 
-        kept = [
+        caches = [
             self.native.packed_constants if each.location.buffer.kind == "constant" else frame.params.made
             for each in self._packs
         ]
         shared = [self._shared_key(frame, each) for each in self._packs]
         missing: dict[tuple[int, Hashable], int] = {}
-        for number, (each, made) in enumerate(zip(self._packs, kept, strict=True)):
-            if each.key in made:
+        for number, (each, cache) in enumerate(zip(self._packs, caches, strict=True)):
+            if each.key in cache:
                 continue
             packed = None if shared[number] is None else _packed_weights.get(shared[number])
             if packed is None:
-                missing.setdefault((id(made), each.key), number)
+                missing.setdefault((id(cache), each.key), number)
             else:
-                made[each.key] = packed
+                cache[each.key] = packed
         # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
         # than packing into them.
         capacities = [self._packs[number].pack.capacity for number in missing.values()]
@@ -180,13 +180,13 @@ class NativeCode(Code):
             each = self._packs[number]
             array = frame.array(each.location, each.type)
             packed = each.pack.pack(array, memory[starts[number] :][: each.pack.capacity])
-            kept[number][each.key] = packed
+            caches[number][each.key] = packed
             if shared[number] is not None:
                 _packed_weights[shared[number]] = packed
 
         settings = self.native.settings
         share_out(pack_one, starts, settings.threads if memory.nbytes >= settings.machine.serial_pack_nbytes else 1)
-        return [made[each.key] for each, made in zip(self._packs, kept, strict=True)]
+        return [cache[each.key] for each, cache in zip(self._packs, caches, strict=True)]
 
     def _shared_key(self, frame: Frame, operand: PackedOperand) -> Hashable:
         """The identity of a packed operand in this process; `None` if the array that it is packed from may change."""
@@ -290,8 +290,8 @@ class NativeCode(Code):
         }
 
         def address(buffer: BufferId) -> int:
-            at = frame.bound[buffer]
-            return address_of(at.buffer) + at.offset
+            bound = frame.bound[buffer]
+            return address_of(bound.buffer) + bound.offset
 
         ends = entry_plan.ends(program.plan, words, address, name)
         params = [array for array in frame.params.arrays.values() if array.size]
@@ -342,8 +342,8 @@ class NativeCode(Code):
         return self.native.tuned
 
 
-def _store(words: Any, arguments: Sequence[tuple[int, int]], at: At) -> None:
-    base = address_of(at.buffer) + at.offset
+def _store(words: Any, arguments: Sequence[tuple[int, int]], address: At) -> None:
+    base = address_of(address.buffer) + address.offset
     for word, offset in arguments:
         words[word] = base + offset
 
@@ -371,10 +371,10 @@ def packs_of(compiled: CompiledSteps, locations: Locations) -> list[PackedOperan
         for word, pack in zip(each.packs, each.emitted.packs, strict=True):
             value = node.operands[pack.operand]
             assert value is not None, "a pack is of an operand that is present"
-            at = locations.of(value)
+            location = locations.of(value)
             arrangement = (pack.form, pack.sizes, pack.nbytes, pack.view)
             # Programs that share a binding may have other, additional parameters, so names identify them and numbers do not.
-            name: Hashable = at.buffer if at.buffer.kind == "constant" else locations.name(at.buffer)
-            key = (name, at.offset, at.strides, value.type, *arrangement)
-            packs.append(PackedOperand(word, pack, at, value.type, key))
+            name: Hashable = location.buffer if location.buffer.kind == "constant" else locations.name(location.buffer)
+            key = (name, location.offset, location.strides, value.type, *arrangement)
+            packs.append(PackedOperand(word, pack, location, value.type, key))
     return packs

@@ -148,13 +148,13 @@ def control_for(size: int, spin_us: int) -> np.ndarray:
 def pool_for(size: int, spin_us: int) -> ThreadPool:
     """The pool of this process with so many threads."""
     key = (size, spin_us)
-    found = _pools.get(key)
-    if found is None:
+    pool = _pools.get(key)
+    if pool is None:
         with _pools_lock:
-            found = _pools.get(key)
-            if found is None:
-                found = _pools[key] = ThreadPool(size, spin_us, control_for(size, spin_us))
-    return found
+            pool = _pools.get(key)
+            if pool is None:
+                pool = _pools[key] = ThreadPool(size, spin_us, control_for(size, spin_us))
+    return pool
 
 
 def _forget() -> None:

@@ -176,12 +176,12 @@ def _drive(module: ir.Module, isa: Isa) -> None:
         _stamp(b, b.and_(is_recorded, b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))), line, 1)
         with b.if_then(b.and_(meets, b.not_(is_alone))):
             first = b.load(head, typ=I64, align=8)
-            wanted = b.load(_pointer(b, b.add(steps, b.mul(first, _word(8 * STEP_WORDS))), 16), typ=I64, align=8)
+            expected = b.load(_pointer(b, b.add(steps, b.mul(first, _word(8 * STEP_WORDS))), 16), typ=I64, align=8)
             done = address(b, _state_of(b, states, first), 8)
             did = b.load(mine, typ=I64, align=8)
             with b.if_then(b.icmp_signed("!=", did, _word(0))):
                 b.atomic_rmw("add", done, did, "seq_cst")
-            _wait_for(b, isa, done, wanted, meanwhile=lambda: help_others(b, team, tid))
+            _wait_for(b, isa, done, expected, meanwhile=lambda: help_others(b, team, tid))
         _stamp(b, is_recorded, line, 2)
     b.ret_void()
 
@@ -293,8 +293,8 @@ def _start(module: ir.Module) -> None:
     begin_team(b, b.add(control, _word(TEAM)), threads)
     for value, offset in fields:
         b.store(value, _pointer(b, control, offset), align=8)
-    with counted(b, _word(0), b.mul(count, _word(STATE_BYTES)), 8) as at:
-        b.store(_word(0), _pointer(b, b.add(state, at)), align=8)
+    with counted(b, _word(0), b.mul(count, _word(STATE_BYTES)), 8) as byte_offset:
+        b.store(_word(0), _pointer(b, b.add(state, byte_offset)), align=8)
     b.atomic_rmw("add", _pointer(b, control, GATE), _word(_OPEN), "seq_cst")
     b.atomic_rmw("add", _pointer(b, control, GENERATION), _word(1), "seq_cst")
     total = b.alloca(I64)

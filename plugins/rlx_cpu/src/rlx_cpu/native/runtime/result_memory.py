@@ -20,11 +20,11 @@ from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import RESULT_MEMORY
 from rlx_cpu.native.runtime.linked import code_of
-from rlx_cpu.native.runtime.result_memory_words import HELD, WORDS
+from rlx_cpu.native.runtime.result_memory_words import CACHED_NBYTES, WORDS
 
-__all__ = ["WORTH", "allocating", "allocator", "allocator_for", "handler_name", "held_nbytes"]
+__all__ = ["MIN_ALLOCATOR_NBYTES", "allocating", "allocator", "allocator_for", "handler_name", "held_nbytes"]
 
-WORTH: Final = 1 << 16
+MIN_ALLOCATOR_NBYTES: Final = 1 << 16
 """Bytes from which a result is worth an allocator's call."""
 
 _NAME: Final = b"mem_handler"
@@ -46,8 +46,8 @@ class _Allocator(ctypes.Structure):
 
 def allocator_for(nbytes: int) -> int:
     """The allocator of a result of `nbytes`, as the address of its capsule; 0 for NumPy's own."""
-    found = allocator() if nbytes >= WORTH else None
-    return 0 if found is None else id(found)
+    capsule = allocator() if nbytes >= MIN_ALLOCATOR_NBYTES else None
+    return 0 if capsule is None else id(capsule)
 
 
 @cache
@@ -63,14 +63,14 @@ def allocator() -> Any | None:
         ("PyCapsule_New", ctypes.pythonapi)
     )
     capsule = new(ctypes.addressof(record), _NAME, None)
-    for kept in (code, _state, record, capsule):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    for item in (code, _state, record, capsule):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
     return capsule if is_taken(capsule) else None
 
 
 def held_nbytes() -> int:
     """Bytes of blocks that were freed and are kept for results to come."""
-    return int(_state[HELD])
+    return int(_state[CACHED_NBYTES])
 
 
 @contextmanager
@@ -87,13 +87,13 @@ def allocating(capsule: Any) -> Iterator[None]:
 def is_taken(capsule: Any) -> bool:
     """Return whether arrays that are made under an allocator get their memory from it."""
     with allocating(capsule):
-        made = np.empty(WORTH, np.uint8)
-    return made.ctypes.data % ALIGNMENT == 0 and handler_name(made) == "rlx"
+        array = np.empty(MIN_ALLOCATOR_NBYTES, np.uint8)
+    return array.ctypes.data % ALIGNMENT == 0 and handler_name(array) == "rlx"
 
 
 def handler_name(array: np.ndarray) -> str | None:
     """The name of the allocator that an array's memory is from."""
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
-    found: str | None = _multiarray_umath.get_handler_name(array)
-    return found
+    name: str | None = _multiarray_umath.get_handler_name(array)
+    return name

@@ -15,7 +15,16 @@ from typing import Final
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, address, counted, declare, variable
-from rlx_cpu.native.runtime.result_memory_words import BUSY, FIRST, HELD, LARGE, MOST, OFFERED, SLOTS, TURN
+from rlx_cpu.native.runtime.result_memory_words import (
+    BUSY,
+    CACHED_NBYTES,
+    FIRST,
+    LARGE,
+    MAX_CACHED_NBYTES,
+    OFFERED,
+    SLOTS,
+    TURN,
+)
 
 __all__ = ["emit_allocator"]
 
@@ -50,32 +59,32 @@ class _AllocatorCode:
         """A block: one that is kept and has about as many bytes, or a new one."""
         state, size = self.new.args
         b = ir.IRBuilder(self.new.append_basic_block("entry"))
-        found = variable(b, POINTER)
-        b.store(_NULL, found, align=8)
+        block_start = variable(b, POINTER)
+        b.store(_NULL, block_start, align=8)
         with b.if_then(b.icmp_unsigned(">=", size, _word(LARGE))), self.alone(b, state):
-            most = b.add(size, b.lshr(size, _word(2)))
+            max_size = b.add(size, b.lshr(size, _word(2)))
             with counted(b, _word(0), _word(SLOTS)) as i:
                 start, capacity = self.slot(b, state, i)
-                there = b.load(capacity, typ=I64, align=8)
-                fits = b.and_(b.icmp_unsigned(">=", there, size), b.icmp_unsigned("<=", there, most))
-                is_first = b.icmp_unsigned("==", b.load(found, typ=POINTER, align=8), _NULL)
-                with b.if_then(b.and_(fits, is_first)):
-                    b.store(b.load(start, typ=POINTER, align=8), found, align=8)
+                slot_size = b.load(capacity, typ=I64, align=8)
+                is_suitable = b.and_(b.icmp_unsigned(">=", slot_size, size), b.icmp_unsigned("<=", slot_size, max_size))
+                is_first = b.icmp_unsigned("==", b.load(block_start, typ=POINTER, align=8), _NULL)
+                with b.if_then(b.and_(is_suitable, is_first)):
+                    b.store(b.load(start, typ=POINTER, align=8), block_start, align=8)
                     self.clear(b, state, i)
-        kept = b.load(found, typ=POINTER, align=8)
-        with b.if_then(b.icmp_unsigned("!=", kept, _NULL)):
-            b.ret(self.block_in(b, kept))
-        whole = b.add(size, _word(2 * _HEAD))
-        fresh = b.call(self.malloc, [whole])
-        b.store(fresh, found, align=8)
+        cached = b.load(block_start, typ=POINTER, align=8)
+        with b.if_then(b.icmp_unsigned("!=", cached, _NULL)):
+            b.ret(self.block_in(b, cached))
+        total_size = b.add(size, _word(2 * _HEAD))
+        fresh = b.call(self.malloc, [total_size])
+        b.store(fresh, block_start, align=8)
         with b.if_then(b.icmp_unsigned("==", fresh, _NULL), likely=False):
             with self.alone(b, state), counted(b, _word(0), _word(SLOTS)) as i:
                 self.drop(b, state, i)
-            again = b.call(self.malloc, [whole])
+            again = b.call(self.malloc, [total_size])
             with b.if_then(b.icmp_unsigned("==", again, _NULL)):
                 b.ret(_NULL)
-            b.store(again, found, align=8)
-        start = b.load(found, typ=POINTER, align=8)
+            b.store(again, block_start, align=8)
+        start = b.load(block_start, typ=POINTER, align=8)
         block = self.block_in(b, start)
         with b.if_then(b.icmp_unsigned(">=", size, _word(LARGE))):
             self.advise(b, block, size, _HUGE_PAGE)
@@ -93,7 +102,9 @@ class _AllocatorCode:
         size = b.load(address(b, block, -8), typ=I64, align=8)
         left = variable(b, POINTER)
         b.store(start, left, align=8)
-        is_kept = b.and_(b.icmp_unsigned(">=", size, _word(LARGE)), b.icmp_unsigned("<=", size, _word(MOST)))
+        is_kept = b.and_(
+            b.icmp_unsigned(">=", size, _word(LARGE)), b.icmp_unsigned("<=", size, _word(MAX_CACHED_NBYTES))
+        )
         with b.if_then(is_kept), self.alone(b, state):
             self.make_room(b, state, size)
             turn = b.load(self.word(b, state, TURN), typ=I64, align=8)
@@ -103,8 +114,8 @@ class _AllocatorCode:
             to, capacity = self.slot(b, state, turn)
             b.store(start, to, align=8)
             b.store(size, capacity, align=8)
-            held = self.word(b, state, HELD)
-            b.store(b.add(b.load(held, typ=I64, align=8), size), held, align=8)
+            cached_nbytes = self.word(b, state, CACHED_NBYTES)
+            b.store(b.add(b.load(cached_nbytes, typ=I64, align=8), size), cached_nbytes, align=8)
             self.move_on(b, state)
             b.store(_NULL, left, align=8)
         b.call(self.free, [b.load(left, typ=POINTER, align=8)])
@@ -150,14 +161,16 @@ class _AllocatorCode:
 
     def slot(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Return the addresses of the start and of the bytes of a slot's block."""
-        at = address(b, self.word(b, state, FIRST), b.shl(i, _word(4)))
-        return at, address(b, at, 8)
+        entry = address(b, self.word(b, state, FIRST), b.shl(i, _word(4)))
+        return entry, address(b, entry, 8)
 
     def clear(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> None:
         """A slot without a block."""
         start, capacity = self.slot(b, state, i)
-        held = self.word(b, state, HELD)
-        b.store(b.sub(b.load(held, typ=I64, align=8), b.load(capacity, typ=I64, align=8)), held, align=8)
+        cached_nbytes = self.word(b, state, CACHED_NBYTES)
+        b.store(
+            b.sub(b.load(cached_nbytes, typ=I64, align=8), b.load(capacity, typ=I64, align=8)), cached_nbytes, align=8
+        )
         b.store(_NULL, start, align=8)
         b.store(_word(0), capacity, align=8)
 
@@ -170,8 +183,8 @@ class _AllocatorCode:
     def make_room(self, b: ir.IRBuilder, state: ir.LlvmValue, size: ir.LlvmValue) -> None:
         """Drop the oldest blocks until `size` more bytes fit."""
         with counted(b, _word(0), _word(SLOTS)):
-            held = b.load(self.word(b, state, HELD), typ=I64, align=8)
-            with b.if_then(b.icmp_unsigned(">", b.add(held, size), _word(MOST))):
+            cached_nbytes = b.load(self.word(b, state, CACHED_NBYTES), typ=I64, align=8)
+            with b.if_then(b.icmp_unsigned(">", b.add(cached_nbytes, size), _word(MAX_CACHED_NBYTES))):
                 self.drop(b, state, b.load(self.word(b, state, TURN), typ=I64, align=8))
                 self.move_on(b, state)
 

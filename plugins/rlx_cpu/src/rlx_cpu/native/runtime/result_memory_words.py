@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BUSY", "FIRST", "HELD", "LARGE", "MOST", "OFFERED", "SLOTS", "TURN", "WORDS"]
+__all__ = ["BUSY", "CACHED_NBYTES", "FIRST", "LARGE", "MAX_CACHED_NBYTES", "OFFERED", "SLOTS", "TURN", "WORDS"]
 
 LARGE: Final = 4 << 20
 """Bytes from which a block lies in huge pages, and is kept."""
@@ -12,14 +12,14 @@ LARGE: Final = 4 << 20
 SLOTS: Final = 8
 """Blocks that are kept at most."""
 
-MOST: Final = 256 << 20
+MAX_CACHED_NBYTES: Final = 256 << 20
 """Bytes that are kept at most."""
 
 OFFERED: Final = 32 << 20
 """Bytes beyond which the system is offered the pages of a block that is kept. To offer them and to touch them again costs
 a tenth of a copy, and smaller blocks would stay with the process anyway: the C library keeps them."""
 
-BUSY, TURN, HELD, FIRST = range(4)
+BUSY, TURN, CACHED_NBYTES, FIRST = range(4)
 """Lock flag, slot of the oldest block, total bytes of all blocks; then the start and the size of a block per slot."""
 
 WORDS: Final = FIRST + 2 * SLOTS

@@ -95,10 +95,10 @@ class Forms:
         """Return the form of a step and its call, existing or new; `None` if the step has no form."""
         bound = tuple(None if p is None else (p.is_bound, p.literal) for p in layout.operands)
         known = self.known.setdefault((step.kernel, node.op, node.operand_types, bound), [])
-        for made in known:
-            call = made.form.call(layout, sizes)
+        for variant in known:
+            call = variant.form.call(layout, sizes)
             if call is not None:
-                return made, call
+                return variant, call
         form = find(node, layout, sizes) if len(known) < MOST_FORMS else None
         call = None if form is None else form.call(layout, sizes)
         if form is None or call is None:
@@ -118,7 +118,7 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
         return {}
     sizes, forms, nodes = lir.origin.sizes, _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
     alike: dict[Hashable, list[int]] = {}  # the steps that share a function and how it is called
-    found: list[tuple[list[int], SizedVariant, Call]] = []
+    matches: list[tuple[list[int], SizedVariant, Call]] = []
     with forms.lock:
         for number, layout in layouts.items():
             step = lir.steps[number]
@@ -130,11 +130,11 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
             find = table.sized(step.kernel) if len(numbers) == 1 else None
             form = None if find is None else forms.of(step, node, layout, sizes, partial(find, isa=isa))
             if form is not None:
-                found.append((numbers, *form))
-        _make([made for _, made, _ in found if not made.is_made], isa)
+                matches.append((numbers, *form))
+        _make([variant for _, variant, _ in matches if not variant.is_made], isa)
     called = {}
-    for numbers, made, call in found:
-        sized = made.called(call)
+    for numbers, variant, call in matches:
+        sized = variant.called(call)
         if sized is not None:
             called.update(dict.fromkeys(numbers, sized))
     return called
@@ -153,31 +153,31 @@ def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> Iterator[t
 
 def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
     """Return whether no size of a node is unknown; `known` has the answers so far."""
-    found = known.get(node)
-    if found is None:
+    result = known.get(node)
+    if result is None:
         types = (*node.types, *(value.type for value in node.present()))
-        known[node] = found = all(type.is_static for type in types) and not symbols_inside(node.op)
-    return found
+        known[node] = result = all(type.is_static for type in types) and not symbols_inside(node.op)
+    return result
 
 
 @frozen(eq=False)
 class Fixed:
     """The cache entry of a step's function."""
 
-    kept: dict[Hashable, tuple[Emitted, JitCode]]
+    cache: dict[Hashable, tuple[Emitted, JitCode]]
     key: Hashable
 
     @property
-    def made(self) -> tuple[Emitted, JitCode] | None:
-        return self.kept.get(self.key)
+    def compiled(self) -> tuple[Emitted, JitCode] | None:
+        return self.cache.get(self.key)
 
     def keep(self, emitted: Emitted, code: JitCode) -> None:
-        self.kept[self.key] = emitted, code
+        self.cache[self.key] = emitted, code
 
 
 def _forms_of(template: Lir, isa: Isa) -> Forms:
-    kept = _forms.setdefault(template, {})
-    return kept[isa] if isa in kept else kept.setdefault(isa, Forms())
+    by_isa = _forms.setdefault(template, {})
+    return by_isa[isa] if isa in by_isa else by_isa.setdefault(isa, Forms())
 
 
 def _unbound(lir: Lir, origin: TemplateOrigin) -> dict[Node, Node]:
@@ -206,9 +206,9 @@ def _make(forms: Sequence[SizedVariant], isa: Isa) -> None:
         except Unsized:
             return None
 
-    library = sized_library([made.form.key for made in forms], isa, emit)
-    for made, emitted in zip(forms, library.emitted, strict=True):
-        made.is_made = True
+    library = sized_library([variant.form.key for variant in forms], isa, emit)
+    for variant, emitted in zip(forms, library.emitted, strict=True):
+        variant.is_made = True
         if emitted is not None:
-            made.emitted, made.code = emitted, library.code
-            made.words = tuple(map(parse_dim, emitted.words))
+            variant.emitted, variant.code = emitted, library.code
+            variant.words = tuple(map(parse_dim, emitted.words))

@@ -23,7 +23,7 @@ from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, Settings
 from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
-from rlx_cpu.native.table import is_guest, is_native
+from rlx_cpu.native.table import is_external, is_native
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
@@ -93,18 +93,18 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
         if emit is None:
             return None
         # Where a row is a package's own, its name begins with the package's plugin.
-        plugin = function.kernel.partition(".")[0] if is_guest(function.kernel) else "cpu"
+        plugin = function.kernel.partition(".")[0] if is_external(function.kernel) else "cpu"
         with contained("kernels", function.kernel, f"the code of {function.node.op.name}", plugin):
-            made = emit(module, function.node, function.layout, isa, name)
-            if not isinstance(made, Emitted):
-                raise TypeError(f"its emitter returned {type(made).__name__}, not Emitted")
-        return made
+            emitted = emit(module, function.node, function.layout, isa, name)
+            if not isinstance(emitted, Emitted):
+                raise TypeError(f"its emitter returned {type(emitted).__name__}, not Emitted")
+        return emitted
 
     def inside(name: str, step: Step, layout: Layout) -> Emitted:
         inner = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
-        made = emit_step(module, name, inner, table, isa)
-        assert made is not None, "every step of the graphs has an emitter"
-        return made
+        emitted = emit_step(module, name, inner, table, isa)
+        assert emitted is not None, "every step of the graphs has an emitter"
+        return emitted
 
     return emit.emit(module, function.node, function.layout, function.nested, function.nested_offset, isa, name, inside)
 
@@ -112,7 +112,7 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
 def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
     """Return the function of each step, by its number, for those steps that have native code."""
     pairs = ((number, emitted[place]) for number, place in calls.items())
-    return {number: made for number, made in pairs if made is not None}
+    return {number: function for number, function in pairs if function is not None}
 
 
 def kernels_in(plans: Mapping[str, Lir]) -> Iterator[str]:
@@ -123,10 +123,10 @@ def kernels_in(plans: Mapping[str, Lir]) -> Iterator[str]:
             yield from kernels_in(step.nested)
 
 
-def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
+def external_packages(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
     """Return the packages other than this one whose emitters some functions use; only these packages are imported."""
     kernels = (name for each in functions for name in (each.kernel, *kernels_in(each.nested)))
-    emitters = (table.emitter(name) for name in kernels if is_guest(name))
+    emitters = (table.emitter(name) for name in kernels if is_external(name))
     return frozenset(package_of(emit) for emit in emitters if emit is not None)
 
 
@@ -146,34 +146,34 @@ def compile_steps(
 
     lying = dict(layouts(lir))
     sized = sized_steps(lir, lying, table, settings.isa)
-    native: dict[int, Made] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
+    native: dict[int, StepCall] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
     fixed = {number: each for number, each in fixed_steps(lir, lying, settings.isa) if number not in sized}
-    for number, kept in fixed.items():
-        if kept.made is not None:
-            native[number] = *kept.made, ()
+    for number, entry in fixed.items():
+        if entry.compiled is not None:
+            native[number] = *entry.compiled, ()
     functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
     if machines:
         functions = [evolve(each, machine=machines.get(each.key)) for each in functions]
-    made = library(functions, settings.isa, emit, guests(functions, table))
-    for number, each in called(calls, made.emitted).items():
-        assert made.code is not None, "what was emitted has code"
-        native[number] = each, made.code, ()
+    compiled = library(functions, settings.isa, emit, external_packages(functions, table))
+    for number, each in called(calls, compiled.emitted).items():
+        assert compiled.code is not None, "what was emitted has code"
+        native[number] = each, compiled.code, ()
         if number in fixed:
-            fixed[number].keep(each, made.code)
+            fixed[number].keep(each, compiled.code)
     return evolve(laid_out(lir, native, settings), for_all=frozenset((*sized, *fixed)))
 
 
-Made = tuple[Emitted, JitCode | None, tuple[int, ...]]
+StepCall = tuple[Emitted, JitCode | None, tuple[int, ...]]
 """The parts of a step's call: the emitted function, its code if that exists already, and its run-time sizes."""
 
 
-def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> CompiledSteps:
+def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> CompiledSteps:
     """The native half of a program, from what each native step calls: a place in the table for every address that it reads."""
     steps: dict[int, NativeStep] = {}
     words = 0
-    for number, (each, code, told) in sorted(native.items()):
+    for number, (each, code, call_sizes) in sorted(native.items()):
         node = lir.steps[number].node
-        words += len(told)
+        words += len(call_sizes)
         first, words = words, words + len(node.operands) + len(node.results)
         workspace = words if each.has_workspace else None
         words += each.has_workspace
@@ -184,7 +184,7 @@ def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> Compil
         words += each.has_status
         arena = words if lir.steps[number].nested and lir.steps[number].workspace is not None else None
         words += arena is not None
-        steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, told)
+        steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, call_sizes)
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
     codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
     return CompiledSteps(codes, steps, words, scratch, settings)

@@ -55,10 +55,10 @@ def blocks(b: ir.IRBuilder, key: ir.LlvmValue, first: ir.LlvmValue, lanes: int, 
     both = splat(b, key, lanes)
     keys = b.select(is_even, b.and_(both, low), b.lshr(both, half))
     # Of a pair of products the halves change places twice: with those of the other, and with one another.
-    crossed = ir.LlvmConstant(narrow, [4 * (word // 4) + 3 - word % 4 for word in range(2 * lanes)])
+    swapped = ir.LlvmConstant(narrow, [4 * (word // 4) + 3 - word % 4 for word in range(2 * lanes)])
     for _ in range(ROUNDS):
         products = b.bitcast(b.mul(b.and_(state, low), alternating(*MULTIPLIERS)), narrow)
-        mixed = b.bitcast(b.shuffle_vector(products, products, crossed), wide)
+        mixed = b.bitcast(b.shuffle_vector(products, products, swapped), wide)
         state = b.xor(b.xor(mixed, b.lshr(state, half)), keys)
         keys = b.and_(b.add(keys, alternating(*KEY_STEPS)), low)
     return state

@@ -63,14 +63,14 @@ def decaying(b: ir.IRBuilder, u: ir.LlvmValue, scale: float, pieces: Sequence[Se
     """e^(-u²/2)·S(u) for 0 <= u <= 14.5, with S in pieces and e^(-u²/2) = 2^n·2^(k/16)·e^r."""
     shift = b.constant(u, SHIFT / 16)
     shifted = b.fma(b.fmul(u, b.constant(u, -0.5 * math.log2(math.e))), u, shift)
-    whole = b.fsub(shifted, shift)
+    exponent = b.fsub(shifted, shift)
     # 2r; sixteenths times the high piece of ln 2 are exact, so u² is never rounded.
-    twice = b.fma(b.fneg(u), u, b.fmul(whole, b.constant(u, -2 * LN2_HIGH)))
-    twice = b.fma(whole, b.constant(u, -2 * LN2_LOW), twice)
+    twice = b.fma(b.fneg(u), u, b.fmul(exponent, b.constant(u, -2 * LN2_HIGH)))
+    twice = b.fma(exponent, b.constant(u, -2 * LN2_LOW), twice)
     # e^r - 1 on |r| <= ln2/32: 1e-8 by its series.
     tail = b.fmul(twice, polynomial(b, twice, (1 / 2, 1 / 8, 1 / 48)))
     shape = b.fmul(piecewise(b, u, scale, pieces), picked(b, ROOTS, b.bits(shifted)))
-    return b.scaled_up(b.fma(shape, tail, shape), whole)
+    return b.scaled_up(b.fma(shape, tail, shape), exponent)
 
 
 FUNCTIONS: dict[tuple[type[Op], DType], Function] = {

@@ -69,11 +69,11 @@ class ScanLine:
     def carries(self, lanes: int) -> tuple[ir.LlvmValue, ...]:
         """Return variables for the carry, initialised to the state before the first element."""
         b, type = self.builder, held_type(self.dtype, lanes)
-        found = []
+        variables = []
         for number in self.scan.rule.start(self.dtype.accumulator, self.scan.is_exclusive):
-            found.append(variable(b, type))
-            b.store(constant(type, number), found[-1], align=align_of(type))
-        return tuple(found)
+            variables.append(variable(b, type))
+            b.store(constant(type, number), variables[-1], align=align_of(type))
+        return tuple(variables)
 
     def step(
         self, carries: Sequence[ir.LlvmValue], x: tuple[ir.LlvmValue, ...], is_first: ir.LlvmValue | None
@@ -94,12 +94,12 @@ class ScanLine:
 
     # ------------------------------------------------------------------ lines that are neighbours
 
-    def across(self, at: ir.LlvmValue, lanes: Sequence[tuple[int, int]]) -> None:
-        """Lines that begin at `at` bytes and after it; `lanes` are (first line, how many) of vectors."""
+    def across(self, start: ir.LlvmValue, lanes: Sequence[tuple[int, int]]) -> None:
+        """Lines that begin at `start` bytes and after it; `lanes` are (first line, how many) of vectors."""
         b = self.builder
         carries = [self.carries(count) for _, count in lanes]
         with counting(b, 0, self.n) as order:
-            here = b.add(at, b.mul(self.place(order), index(self.inner * self.size)))
+            here = b.add(start, b.mul(self.place(order), index(self.inner * self.size)))
             is_first = b.icmp_unsigned("==", order, index(0))
             self._prefetch(here, lanes)
             elements = [
@@ -130,18 +130,20 @@ class ScanLine:
 
     # ------------------------------------------------------------------ lines one after the other
 
-    def along(self, at: ir.LlvmValue, lines: int) -> None:
-        """`lines` lines, the first at `at` bytes and each `n` elements long: in squares, then place by place."""
+    def along(self, start: ir.LlvmValue, lines: int) -> None:
+        """`lines` lines, the first at `start` bytes and each `n` elements long: in squares, then place by place."""
         b = self.builder
         carries = self.carries(lines)
-        whole = self.n // lines * lines if lines > 1 else 0
-        if whole != 0:
-            with counting(b, 0, whole, lines) as order:
-                self._square(carries, at, order, lines)
-        with counting(b, whole, self.n) as order:
-            here = b.add(at, b.mul(self.place(order), index(self.size)))
+        full_elements = self.n // lines * lines if lines > 1 else 0
+        if full_elements != 0:
+            with counting(b, 0, full_elements, lines) as order:
+                self._square(carries, start, order, lines)
+        with counting(b, full_elements, self.n) as order:
+            here = b.add(start, b.mul(self.place(order), index(self.size)))
             x = tuple(self._column(offset(b, s, here), lines) for s in self.sources)
-            is_first = b.icmp_unsigned("==", order, index(0)) if whole == 0 or not is_known(whole) else None
+            is_first = (
+                b.icmp_unsigned("==", order, index(0)) if full_elements == 0 or not is_known(full_elements) else None
+            )
             shown = for_memory(b, self.isa, self.dtype, self.step(carries, x, is_first))
             for k in range(lines):
                 one = b.extract_element(shown, ir.LlvmConstant(I32, k)) if lines > 1 else shown
@@ -152,16 +154,16 @@ class ScanLine:
         b, pitch = self.builder, self.n * self.size
         if lines == 1:
             return self._load(place, 1)
-        whole: ir.LlvmValue = ir.LlvmConstant(held_type(self.dtype, lines), ir.Undefined)
+        column: ir.LlvmValue = ir.LlvmConstant(held_type(self.dtype, lines), ir.Undefined)
         for k in range(lines):
-            whole = b.insert_element(whole, self._load(address(b, place, k * pitch), 1), ir.LlvmConstant(I32, k))
-        return whole
+            column = b.insert_element(column, self._load(address(b, place, k * pitch), 1), ir.LlvmConstant(I32, k))
+        return column
 
-    def _square(self, carries: Sequence[ir.LlvmValue], at: ir.LlvmValue, order: ir.LlvmValue, lines: int) -> None:
+    def _square(self, carries: Sequence[ir.LlvmValue], start: ir.LlvmValue, order: ir.LlvmValue, lines: int) -> None:
         """Process a square block, with as many positions as lines."""
         b, pitch = self.builder, self.n * self.size
         first = b.sub(sized(b, self.n - lines), order) if self.scan.is_reversed else order
-        here = b.add(at, b.mul(first, index(self.size)))
+        here = b.add(start, b.mul(first, index(self.size)))
         loaded = [
             transposed(b, [self._load(offset(b, s, here, k * pitch), lines) for k in range(lines)])
             for s in self.sources
@@ -214,14 +216,14 @@ def _across(line: ScanLine, outer: int, block: int, tid: ir.LlvmValue, nthreads:
     with counting(b, low, high) as unit:
         number, group = b.urem(unit, index(blocks)), b.udiv(unit, index(blocks))
         first = b.mul(number, index(block * line.size))
-        at = b.add(first, b.mul(group, sized(b, line.n * line.inner * line.size)))
-        whole = partial(line.across, at, tuple(pieces(0, block, lanes)))
-        rest = partial(line.across, at, tuple(pieces(0, left, lanes)))
+        start = b.add(first, b.mul(group, sized(b, line.n * line.inner * line.size)))
+        full_block = partial(line.across, start, tuple(pieces(0, block, lanes)))
+        last_block = partial(line.across, start, tuple(pieces(0, left, lanes)))
         _choose(
             b,
             b.icmp_unsigned("==", number, index(blocks - 1)),
-            rest if left else None,
-            whole if line.inner >= block else None,
+            last_block if left else None,
+            full_block if line.inner >= block else None,
         )
 
 
@@ -231,31 +233,31 @@ def _along(line: ScanLine, outer: int, lanes: int, tid: ir.LlvmValue, nthreads: 
     units, left = -(-outer // lanes), outer % lanes
     low, high = share(b, units, tid, nthreads)
     with counting(b, low, high) as unit:
-        at = b.mul(unit, sized(b, lanes * line.n * line.size))
+        start = b.mul(unit, sized(b, lanes * line.n * line.size))
         if not is_known(outer):
-            _some_along(line, b.sub(sized(b, outer), b.mul(unit, index(lanes))), lanes, at)
+            _some_along(line, b.sub(sized(b, outer), b.mul(unit, index(lanes))), lanes, start)
             return
 
         def rest() -> None:
             for first, count in pieces(0, left, lanes):
-                line.along(b.add(at, sized(b, first * line.n * line.size)), count)
+                line.along(b.add(start, sized(b, first * line.n * line.size)), count)
 
         last = b.icmp_unsigned("==", unit, index(units - 1))
-        _choose(b, last, rest if left else None, partial(line.along, at, lanes) if outer >= lanes else None)
+        _choose(b, last, rest if left else None, partial(line.along, start, lanes) if outer >= lanes else None)
 
 
-def _some_along(line: ScanLine, left: ir.LlvmValue, lanes: int, at: ir.LlvmValue) -> None:
+def _some_along(line: ScanLine, left: ir.LlvmValue, lanes: int, start: ir.LlvmValue) -> None:
     """Emit `lanes` lines, or the remaining ones in the blocks of `pieces`."""
     b, by_line = line.builder, line.n * line.size
-    with b.if_else(b.icmp_signed(">=", left, index(lanes))) as (whole, otherwise):
-        with whole:
-            line.along(at, lanes)
+    with b.if_else(b.icmp_signed(">=", left, index(lanes))) as (full, otherwise):
+        with full:
+            line.along(start, lanes)
         with otherwise:
             count = lanes // 2
             while count:
                 before = b.and_(left, index(-2 * count))
                 with b.if_then(b.icmp_unsigned("!=", b.and_(left, index(count)), index(0))):
-                    line.along(b.add(at, times(b, before, by_line)), count)
+                    line.along(b.add(start, times(b, before, by_line)), count)
                 count //= 2
 
 

@@ -118,15 +118,15 @@ class PositionSearch:
         """`later` for places `first`, `first + step`, … before `end`."""
         b = self.builder
         variables = [variable(b, v.type) for v in (start.value, start.place)]
-        kept = list(zip(variables, (start.value, start.place), strict=True))
-        for variable_, value in kept:
+        state = list(zip(variables, (start.value, start.place), strict=True))
+        for variable_, value in state:
             b.store(value, variable_, align=align_of(value.type))
         with counting(b, first, end, step) as i:
-            before = Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in kept))
+            before = Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in state))
             after = self.later(before, self.load(offset(b, source, (i, pitch)), width(start.value)), places(i))
             for variable_, value in zip(variables, (after.value, after.place), strict=True):
                 b.store(value, variable_, align=align_of(value.type))
-        return Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in kept))
+        return Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in state))
 
     # ---------------------------------------------------------------------------------- two ways
 
@@ -137,7 +137,7 @@ class PositionSearch:
             lanes *= UNROLL
         while lanes > self.n:
             lanes //= 2
-        whole = self.n // lanes * lanes
+        full_elements = self.n // lanes * lanes
         numbers = (
             ir.LlvmConstant(ir.VectorType(self.places, lanes), list(range(lanes)))
             if lanes > 1
@@ -147,12 +147,12 @@ class PositionSearch:
         def places(i: ir.LlvmValue) -> ir.LlvmValue:
             return b.add(splat(b, self.at(i), lanes), numbers)
 
-        best = self.loop(Best(self.load(source, lanes), numbers), lanes, whole, lanes, source, size, places)
+        best = self.loop(Best(self.load(source, lanes), numbers), lanes, full_elements, lanes, source, size, places)
         while lanes > 1:
             lanes //= 2
             low, high = (Best(*(self.half(v, k, lanes) for v in (best.value, best.place))) for k in (0, lanes))
             best = self.either(low, high)
-        self.store(self.loop(best, whole, self.n, 1, source, size, self.at), to)
+        self.store(self.loop(best, full_elements, self.n, 1, source, size, self.at), to)
 
     def half(self, value: ir.LlvmValue, start: int, lanes: int) -> ir.LlvmValue:
         b = self.builder
@@ -218,12 +218,14 @@ def write_position(module: ir.Module, extreme: Extreme, isa: Isa, name: str) -> 
     low, high = share(b, outer * blocks, tid, nthreads)
     with counting(b, low, high) as unit:
         line, block = b.udiv(unit, index(blocks)), b.urem(unit, index(blocks))
-        own = offset(b, source, (line, n * inner * search.dtype.itemsize), (block, lanes * search.dtype.itemsize))
+        line_start = offset(
+            b, source, (line, n * inner * search.dtype.itemsize), (block, lanes * search.dtype.itemsize)
+        )
         place = offset(b, to, (line, inner * itemsize), (block, lanes * itemsize))
         if inner == 1:
-            search.along(own, place, lanes)
+            search.along(line_start, place, lanes)
         else:
-            _lines(search, own, place, lanes, b.icmp_unsigned("==", block, index(blocks - 1)))
+            _lines(search, line_start, place, lanes, b.icmp_unsigned("==", block, index(blocks - 1)))
     b.ret_void()
 
 
@@ -232,9 +234,9 @@ def _lines(search: PositionSearch, source: ir.LlvmValue, to: ir.LlvmValue, lanes
     b, left = search.builder, search.inner % lanes
     with b.if_else(is_last) as (then, otherwise):
         with then:
-            for at, count in pieces(0, left or lanes, lanes):
-                start = address(b, source, at * search.dtype.itemsize)
-                search.across(start, address(b, to, at * search.index.itemsize), count)
+            for first, count in pieces(0, left or lanes, lanes):
+                start = address(b, source, first * search.dtype.itemsize)
+                search.across(start, address(b, to, first * search.index.itemsize), count)
         with otherwise:
             search.across(source, to, lanes)
 

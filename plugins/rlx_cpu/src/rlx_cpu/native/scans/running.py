@@ -37,8 +37,8 @@ class Running:
         # Of functions there is much code, and memory is not what their lines wait for.
         widths = sizes.line_nbytes[-1:] if isinstance(op, CumLogSumExp) else sizes.line_nbytes
         blocks = [lanes * max(1, nbytes // (lanes * scan.dtype.itemsize)) for nbytes in widths]
-        enough = (n for n in blocks if scan.outer * -(-scan.inner // n) >= sizes.fewest_units)
-        return cls(scan, next(enough, blocks[-1]), isa)
+        candidates = (n for n in blocks if scan.outer * -(-scan.inner // n) >= sizes.fewest_units)
+        return cls(scan, next(candidates, blocks[-1]), isa)
 
     @property
     def nbytes(self) -> int:

@@ -90,16 +90,16 @@ class Elimination:
 
     def is_finite(self, count: int) -> ir.LlvmValue:
         """i1: whether the elements of the first columns are finite."""
-        b, found = self.b, variable(self.b, I64)
-        b.store(index(0), found, align=8)
+        b, accumulated = self.b, variable(self.b, I64)
+        b.store(index(0), accumulated, align=8)
         with counting(b, 0, self.rows.n) as r:
-            for at, lanes in self._spans(count):
-                with counting(b, *at, lanes) as j:
+            for span, lanes in self._spans(count):
+                with counting(b, *span, lanes) as j:
                     x = b.fabs(self.load(self.at(r, j), lanes))
                     is_not = b.fcmp_unordered("==", x, constant(x.type, math.inf))
                     bits = b.zext(is_not if lanes == 1 else b.bitcast(is_not, ir.IntType(lanes)), I64)
-                    b.store(b.or_(b.load(found, typ=I64, align=8), bits), found, align=8)
-        return b.icmp_signed("==", b.load(found, typ=I64, align=8), index(0))
+                    b.store(b.or_(b.load(accumulated, typ=I64, align=8), bits), accumulated, align=8)
+        return b.icmp_signed("==", b.load(accumulated, typ=I64, align=8), index(0))
 
     def refuse(self, condition: ir.LlvmValue) -> None:
         """Have solutions be NaN where it holds, as for a matrix with a pivot of 0."""
@@ -123,8 +123,8 @@ class Elimination:
         b, size = self.b, self.rows.dtype.itemsize
         with counting(b, 0, self.rows.n) as r:
             line = offset(b, source, (r, count * size))
-            for at, lanes in self._spans(count):
-                with counting(b, *at, lanes) as j:
+            for span, lanes in self._spans(count):
+                with counting(b, *span, lanes) as j:
                     self.store(self.load(offset(b, line, (j, size)), lanes), self.at(r, b.add(j, index(column))))
             if column + count == self.rows.width:
                 self._pad(r)
@@ -162,8 +162,8 @@ class Elimination:
         is_singular = self.has_zero_pivot()
         with counting(b, 0, self.rows.n) as r:
             line = offset(b, to, (r, count * size))
-            for at, lanes in self._spans(count):
-                with counting(b, *at, lanes) as j:
+            for span, lanes in self._spans(count):
+                with counting(b, *span, lanes) as j:
                     x = self.load(self.at(r, b.add(j, index(column))), lanes)
                     if column >= self.rows.n:
                         x = b.select(is_singular, constant(x.type, math.nan), x)
@@ -187,9 +187,11 @@ class Elimination:
 
     def _spans(self, count: int) -> list[tuple[tuple[int, int], int]]:
         """Ranges of `count` neighbours, and the lanes of the vectors that each is moved by."""
-        whole = count // self.rows.lanes * self.rows.lanes
-        spans = [((0, whole), self.rows.lanes)] if whole else []
-        return spans + [((at, at + lanes), lanes) for at, lanes in pieces(whole, count, self.rows.lanes)]
+        full_columns = count // self.rows.lanes * self.rows.lanes
+        spans = [((0, full_columns), self.rows.lanes)] if full_columns else []
+        return spans + [
+            ((start, start + lanes), lanes) for start, lanes in pieces(full_columns, count, self.rows.lanes)
+        ]
 
     def eliminate(self, pivots: ir.LlvmValue | None = None) -> None:
         """Replace the matrix by its factors, and apply the inverse of the lower one to the right sides.
@@ -237,8 +239,8 @@ class Elimination:
                 with counting(b, rows.n, rows.width, rows.lanes) as j:
                     place = self.at(c, j)
                     self.store(b.fdiv(self.load(place, rows.lanes), diagonal), place)
-            rest = (b.add(c, index(1)), index(rows.n)) if is_forward else (index(0), c)
-            with counting(b, *rest) as r:
+            remaining_rows = (b.add(c, index(1)), index(rows.n)) if is_forward else (index(0), c)
+            with counting(b, *remaining_rows) as r:
                 factor = self.load(self.at(c, r) if is_transposed else self.at(r, c))
                 self.subtract(factor, c, r, index(rows.n))
 

@@ -102,22 +102,24 @@ class Lsqr(Op):
         adjoint, mirrored = self.adjoint, (conjugated(data), columns, rows)
         h = adjoint(*mirrored, g)
         # h = a⁺ᴴ g. The rest of b is orthogonal to the columns of a, and the rest of g to its rows.
-        rest, beyond = b - product(data, rows, columns, y, self.m), g - product(*mirrored, h, self.n)
-        inside = sampled(rows, columns, rest, self(data, rows, columns, h)) - sampled(rows, columns, h, y)
-        return inside + sampled(rows, columns, adjoint(*mirrored, y), beyond), ZERO, ZERO, h
+        residual, cotangent_residual = b - product(data, rows, columns, y, self.m), g - product(*mirrored, h, self.n)
+        inside = sampled(rows, columns, residual, self(data, rows, columns, h)) - sampled(rows, columns, h, y)
+        return inside + sampled(rows, columns, adjoint(*mirrored, y), cotangent_residual), ZERO, ZERO, h
 
     def jvp(self, t: Sequence[Any], data: Value, rows: Value, columns: Value, b: Value, *, y: Value) -> Value | Zero:
         if isinstance(t[0], Zero):
             return ZERO if isinstance(t[3], Zero) else self(data, rows, columns, t[3])
         adjoint, mirrored, moved = self.adjoint, (conjugated(data), columns, rows), (conjugated(t[0]), columns, rows)
-        rest = b - product(data, rows, columns, y, self.m)
-        right = adjoint(*mirrored, product(*moved, rest, self.n)) - product(t[0], rows, columns, y, self.m)
+        residual = b - product(data, rows, columns, y, self.m)
+        right = adjoint(*mirrored, product(*moved, residual, self.n)) - product(t[0], rows, columns, y, self.m)
         right = right if isinstance(t[3], Zero) else right + t[3]
         beyond = product(*moved, adjoint(*mirrored, y), self.n)
         return self(data, rows, columns, right - product(data, rows, columns, beyond, self.m)) + beyond
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return self(*(v if own else broadcast_to(v, (size, *v.shape)) for v, own in zip(x, is_batched, strict=True)))
+        return self(
+            *(v if has_batch else broadcast_to(v, (size, *v.shape)) for v, has_batch in zip(x, is_batched, strict=True))
+        )
 
     def cost(self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType) -> Dim:
         return 40 * data.size * b.shape[-1]  # of an iteration that takes 10 steps

@@ -23,11 +23,11 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 def systems() -> Iterator[Sample]:
     """Every method; the first in every dtype, and with leading axes, no right sides and no rows."""
     for settings in SETTINGS:
-        own = settings if settings["method"] in ("lu", "cholesky") else {**settings, "rtol": 1e-13}
+        options = settings if settings["method"] in ("lu", "cholesky") else {**settings, "rtol": 1e-13}
         for dtype in ("f64", "c128"):
-            yield sample(dtype, (), 4, 2, **own)
+            yield sample(dtype, (), 4, 2, **options)
             if settings["method"] not in ("lu", "cholesky"):
-                yield sample(dtype, (), 4, 2, begun=True, **own)
+                yield sample(dtype, (), 4, 2, begun=True, **options)
     for dtype in ("f32", "c64"):
         yield sample(dtype, (), 4, 2)
     yield sample("f64", (2,), 3, 1)

@@ -214,12 +214,12 @@ class SparseSolve(Op):
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         data, rows, columns = x[:3]
-        given = [(v, own) for v, own in zip(x, is_batched, strict=True) if v is not None]
-        whole = [v if own else broadcast_to(v, (size, *v.shape)) for v, own in given]
+        operands = [(v, has_batch) for v, has_batch in zip(x, is_batched, strict=True) if v is not None]
+        batched = [v if has_batch else broadcast_to(v, (size, *v.shape)) for v, has_batch in operands]
         if any(is_batched[:3]) or data.ndim > 1:
-            return self(*whole)
+            return self(*batched)
         # One matrix for many right sides is factorised once, their columns side by side.
-        sides = [permute_dims(v, (1, 0, 2)) for v in whole[3:]]
+        sides = [permute_dims(v, (1, 0, 2)) for v in batched[3:]]
         n, _, k = sides[0].shape
         solved = self(data, rows, columns, *(reshape(v, (n, size * k)) for v in sides))
         return permute_dims(reshape(solved, (n, size, k)), (1, 0, 2))

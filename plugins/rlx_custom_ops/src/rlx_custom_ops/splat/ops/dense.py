@@ -25,7 +25,7 @@ from rlx_core.ops import (
 
 __rlx_library__ = True
 
-MOST = 0.99
+MAX_ALPHA = 0.99
 """Maximum alpha of one splat, so that splats behind it have a derivative."""
 
 
@@ -48,12 +48,12 @@ def layers(op: Any, centres: Any, conics: Any, radii: Any, opacities: Any) -> La
     falloff = exp(-0.5 * (xx * x * x + yy * y * y) - xy * x * y)
     covered = expand_dims(opacities, -2) * falloff
     reach = expand_dims(radii, -2)
-    alpha = minimum(covered, MOST)
+    alpha = minimum(covered, MAX_ALPHA)
     is_shown = (alpha >= op.alpha_cutoff) & (x * x + y * y <= reach * reach)
     alpha = where(is_shown, alpha, 0.0)
     before = cumulative_prod(1.0 - alpha, axis=-1, include_initial=True)[..., :-1]
     is_shown = is_shown & (before >= op.transmittance_threshold)
-    return Layers(x, y, falloff, where(is_shown, alpha, 0.0), is_shown & (covered < MOST), before)
+    return Layers(x, y, falloff, where(is_shown, alpha, 0.0), is_shown & (covered < MAX_ALPHA), before)
 
 
 def pixels(op: Any, dtype: Any) -> tuple[Any, Any]:
@@ -76,13 +76,13 @@ def backward(op: Any, g: Any, centres: Any, conics: Any, radii: Any, opacities: 
     every = layers(op, centres, conics, radii, opacities)
     weights = every.before * every.alpha
     g = reshape(g, (*g.shape[:-3], op.height * op.width, 4))
-    worth = matmul(g[..., :3], matrix_transpose(colors)) + g[..., 3:]  # of each splat's light in each pixel
+    d_weights = matmul(g[..., :3], matrix_transpose(colors)) + g[..., 3:]  # of each splat's light in each pixel
     d_colors = matmul(matrix_transpose(weights), g[..., :3])
 
     # A splat adds its own light, and takes its part of all light from behind it.
-    light = weights * worth
+    light = weights * d_weights
     behind = sum(light, axis=-1, keepdims=True) - cumulative_sum(light, axis=-1)
-    d_alpha = where(every.is_free, every.before * worth - behind / (1.0 - every.alpha), 0.0)
+    d_alpha = where(every.is_free, every.before * d_weights - behind / (1.0 - every.alpha), 0.0)
     d_opacities = sum(d_alpha * every.falloff, axis=-2)
     d_power = d_alpha * every.alpha
     x, y = every.x, every.y

@@ -58,12 +58,12 @@ def expect_splats(
     expect_dtype("centres", centres, (f32, f64))
     count = centres.shape[:-1]
     parts = {"centres": (centres, 2), "conics": (conics, 3), "colors": (colors, 3)}
-    for name, (found, width) in parts.items():
-        expect_shape(name, found, (*count, width))
-    for name, found in {"radii": radii, "opacities": opacities}.items():
-        expect_shape(name, found, count)
-    for name, found in {"conics": conics, "radii": radii, "opacities": opacities, "colors": colors}.items():
-        expect_dtype(name, found, (centres.dtype,))
+    for name, (part, width) in parts.items():
+        expect_shape(name, part, (*count, width))
+    for name, part in {"radii": radii, "opacities": opacities}.items():
+        expect_shape(name, part, count)
+    for name, part in {"conics": conics, "radii": radii, "opacities": opacities, "colors": colors}.items():
+        expect_dtype(name, part, (centres.dtype,))
 
 
 def sets_in_front(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
@@ -128,8 +128,8 @@ class Rasterize(Op):
         self, g: Value, centres: Value, conics: Value, radii: Value, opacities: Value, colors: Value, *, y: Value
     ) -> tuple[Value | Zero, ...]:
         back = RasterizeBackward(self.width, self.height, self.alpha_cutoff, self.transmittance_threshold)
-        found: Any = back(g, centres, conics, radii, opacities, colors)
-        d_centres, d_conics, d_opacities, d_colors = found
+        cotangents: Any = back(g, centres, conics, radii, opacities, colors)
+        d_centres, d_conics, d_opacities, d_colors = cotangents
         return d_centres, d_conics, ZERO, d_opacities, d_colors
 
     batch = sets_in_front
@@ -193,9 +193,9 @@ class RasterizeBackward(Op):
 
     def reference(self, g: np.ndarray, *splats: np.ndarray) -> Arrays:
         centres, conics, _, opacities, colors = splats
-        found = tuple(np.empty_like(part) for part in (centres, conics, opacities, colors))
-        self.write(found, g, *splats)
-        return found
+        cotangents = tuple(np.empty_like(part) for part in (centres, conics, opacities, colors))
+        self.write(cotangents, g, *splats)
+        return cotangents
 
     def write(self, cotangents: Arrays, g: np.ndarray, *splats: np.ndarray) -> None:
         """Write the cotangents of all sets of splats."""
@@ -235,7 +235,7 @@ def splats_of(
 ) -> Sample:
     """A sample of splats in and around a picture."""
     front = "".join(f"{size}, " for size in leading)
-    types = [f"{dtype}[{front}{count}{rest}]" for rest in (", 2", ", 3", "", "", ", 3")]
+    types = [f"{dtype}[{front}{count}{trailing}]" for trailing in (", 2", ", 3", "", "", ", 3")]
     if has_cotangent:
         types.insert(0, f"{dtype}[{front}{height}, {width}, 4]")
     reach = 1e3 if settings.get("alpha_cutoff") == 0.0 else 4.0

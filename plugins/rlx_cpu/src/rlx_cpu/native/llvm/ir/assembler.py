@@ -113,11 +113,11 @@ class IRBuilder(Instructions):
         lanes = width(x)
         if lanes == 1:
             return self.call(function, [x])
-        whole: LlvmValue = LlvmConstant(VectorType(DOUBLE, lanes), Undefined)
+        result: LlvmValue = LlvmConstant(VectorType(DOUBLE, lanes), Undefined)
         for lane in range(lanes):
-            at = LlvmConstant(I32, lane)
-            whole = self.insert_element(whole, self.call(function, [self.extract_element(x, at)]), at)
-        return whole
+            lane_index = LlvmConstant(I32, lane)
+            result = self.insert_element(result, self.call(function, [self.extract_element(x, lane_index)]), lane_index)
+        return result
 
     # ---------------------------------------------------------------------------------------- control
 
@@ -151,24 +151,24 @@ class IRBuilder(Instructions):
         before, (head, inside, done) = self.block, map(self.append_basic_block, ("loop", "body", "done"))
         self.branch(head)
         self.position_at_end(head)
-        held = [self.phi(x.type) for x in state]
-        for phi, x in zip(held, state, strict=True):
+        phis = [self.phi(x.type) for x in state]
+        for phi, x in zip(phis, state, strict=True):
             phi.add_incoming(x, before)
-        self.cbranch(self.any_lane(goes_on(held)), inside, done)
+        self.cbranch(self.any_lane(goes_on(phis)), inside, done)
         self.position_at_end(inside)
-        for phi, x in zip(held, body(held), strict=True):
+        for phi, x in zip(phis, body(phis), strict=True):
             phi.add_incoming(x, self.block)
         self.branch(head)
         self.position_at_end(done)
-        return held
+        return phis
 
     def invoke(
         self, name: str, make: Callable[..., LlvmValue], args: Sequence[LlvmValue], *, is_inline: bool
     ) -> LlvmValue:
         type = args[0].type
         full = f"rlx.{name}.{suffix(type)}"
-        found = self.module.globals.get(full)
-        return self.call(found or self._made_function(full, make, [a.type for a in args], is_inline), args)
+        function = self.module.globals.get(full)
+        return self.call(function or self._made_function(full, make, [a.type for a in args], is_inline), args)
 
     def _made_function(
         self, name: str, make: Callable[..., LlvmValue], types: Sequence[Type], is_inline: bool

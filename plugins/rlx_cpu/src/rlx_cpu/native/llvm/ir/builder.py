@@ -109,9 +109,9 @@ class Instructions:
             self.branch(after)
 
     def phi(self, type: Type) -> Phi:
-        made = Phi(type, self.function.fresh())
-        self.lines.append(made)
-        return made
+        phi = Phi(type, self.function.fresh())
+        self.lines.append(phi)
+        return phi
 
     def select(self, condition: LlvmValue, yes: LlvmValue, no: LlvmValue) -> LlvmValue:
         return self._made(yes.type, f"select {condition.typed}, {yes.typed}, {no.typed}")
@@ -123,8 +123,8 @@ class Instructions:
         if signature is None:
             assert isinstance(function, Function), "what lies at an address says no signature"
             signature = function.signature
-        given = ", ".join(f"{v.type.text} {v.text}" for v in operands)
-        text = f"call {signature.result.text} {function.text}({given})"
+        operand_text = ", ".join(f"{v.type.text} {v.text}" for v in operands)
+        text = f"call {signature.result.text} {function.text}({operand_text})"
         if not isinstance(signature.result, VoidType):
             return self._made(signature.result, text)
         self.lines.append(f"  {text}")
@@ -133,9 +133,9 @@ class Instructions:
     # -------------------------------------------------------------------------------------- memory
 
     def alloca(self, type: Type, size: int | None = None) -> Alloca:
-        made = Alloca(self.function.fresh(), type.text if size is None else f"{type.text}, i32 {size}")
-        self.lines.append(made)
-        return made
+        allocation = Alloca(self.function.fresh(), type.text if size is None else f"{type.text}, i32 {size}")
+        self.lines.append(allocation)
+        return allocation
 
     def load(self, pointer: LlvmValue, *, typ: Type, align: int) -> LlvmValue:
         return self._made(typ, f"load {typ.text}, ptr {pointer.text}, align {align}")
@@ -154,8 +154,10 @@ class Instructions:
     def compare_exchange(self, pointer: LlvmValue, expected: LlvmValue, value: LlvmValue) -> LlvmValue:
         """Write a value where the expected one still is, as one step; whether it was."""
         pair = f"{{ {value.type.text}, i1 }}"
-        made = self._made(value.type, f"cmpxchg ptr {pointer.text}, {expected.typed}, {value.typed} seq_cst seq_cst")
-        return self._made(BIT, f"extractvalue {pair} {made.text}, 1")
+        exchange = self._made(
+            value.type, f"cmpxchg ptr {pointer.text}, {expected.typed}, {value.typed} seq_cst seq_cst"
+        )
+        return self._made(BIT, f"extractvalue {pair} {exchange.text}, 1")
 
     def moved(self, pointer: LlvmValue, nbytes: LlvmValue) -> LlvmValue:
         """A pointer some bytes on."""

@@ -62,12 +62,12 @@ class Module:
 
     def __str__(self) -> str:
         """The text including library modules, which is self-contained."""
-        found = dict(self.globals)
+        symbols = dict(self.globals)
         for module in self.apart.values():
             assert not [*module._data, *module._metadata, *module.apart], "what is apart is functions alone"
-            defined = {name: each for name, each in module.globals.items() if each.is_defined or name not in found}
-            found |= defined
-        return self._text(found)
+            defined = {name: each for name, each in module.globals.items() if each.is_defined or name not in symbols}
+            symbols |= defined
+        return self._text(symbols)
 
     def alone(self) -> str:
         """Return the text with library functions as declarations."""
@@ -111,9 +111,9 @@ class Function(LlvmValue):
     def append_basic_block(self, name: str) -> Block:
         taken = self._names.get(name, 0)
         self._names[name] = taken + 1
-        made = Block(f"{name}.{taken}" if taken else name, self)
-        self._blocks.append(made)
-        return made
+        block = Block(f"{name}.{taken}" if taken else name, self)
+        self._blocks.append(block)
+        return block
 
     @property
     def is_defined(self) -> bool:
@@ -127,8 +127,14 @@ class Function(LlvmValue):
         result = self.signature.result.text
         if not self._blocks:
             return f"declare {result} {self.text}({', '.join(a.text for a in self.signature.args)})"
-        given = ", ".join(" ".join([a.type.text, *a.attributes, a.text]) for a in self.args)
-        words = ["define", *filter(None, [self.linkage]), result, f"{self.text}({given})", *sorted(self.attributes)]
+        parameters = ", ".join(" ".join([a.type.text, *a.attributes, a.text]) for a in self.args)
+        words = [
+            "define",
+            *filter(None, [self.linkage]),
+            result,
+            f"{self.text}({parameters})",
+            *sorted(self.attributes),
+        ]
         return "\n".join([f"{' '.join(words)} {{", *(str(block) for block in self._blocks), "}"])
 
 
@@ -159,5 +165,5 @@ class Block:
 
 def declare(module: Module, name: str, result: Type, arguments: Sequence[Type]) -> Function:
     """A function from elsewhere (an intrinsic, the C library), declared once per module."""
-    found = module.globals.get(name)
-    return found or Function(module, FunctionType(result, arguments), name)
+    existing = module.globals.get(name)
+    return existing or Function(module, FunctionType(result, arguments), name)

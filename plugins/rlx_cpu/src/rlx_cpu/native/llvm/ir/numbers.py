@@ -40,8 +40,8 @@ def in_lanes(element: Type, lanes: int) -> Type:
 def dtype_of(type: Type) -> DType:
     """Return the dtype of a register of this type; for integers the signed one."""
     element = element_of(type)
-    found = _FLOATS.get(element.__class__)
-    return _INTEGERS[element.width] if found is None else found
+    dtype = _FLOATS.get(element.__class__)
+    return _INTEGERS[element.width] if dtype is None else dtype
 
 
 def is_floating(type: Type) -> bool:
@@ -60,8 +60,8 @@ def suffix(type: Any) -> str:
     """Return the suffix of a type in names of intrinsics: `v16f32`."""
     if isinstance(type, VectorType):
         return f"v{type.count}{suffix(type.element)}"
-    found = _FLOATS.get(type.__class__)
-    return f"i{type.width}" if found is None else found.name
+    dtype = _FLOATS.get(type.__class__)
+    return f"i{type.width}" if dtype is None else dtype.name
 
 
 def constant(type: Any, number: float | int | bool) -> LlvmConstant:

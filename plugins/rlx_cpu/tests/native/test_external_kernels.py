@@ -16,8 +16,8 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost
 from rlx_cpu.emitters import Emitted, NativeTable, counting, memory_type, offset, pointer_at, share, starting
 from rlx_cpu.native.llvm import objects
-from rlx_cpu.native.runtime.steps import functions_of, guests
-from rlx_cpu.native.table import NativeMeaning, WithGuests, is_guest, is_native, native
+from rlx_cpu.native.runtime.steps import external_packages, functions_of
+from rlx_cpu.native.table import NativeMeaning, ProgramEmitters, is_external, is_native, native
 
 
 @define_op(domain="guest")
@@ -96,7 +96,7 @@ def test_a_row_that_calls_itself_native_and_has_no_emitter_is_a_function() -> No
     ],
 )
 def test_the_name_says_whether_a_kernel_is_native_and_whose(kernel: str, native_one: bool, guests_one: bool) -> None:
-    assert (is_native(kernel), is_guest(kernel)) == (native_one, guests_one)
+    assert (is_native(kernel), is_external(kernel)) == (native_one, guests_one)
 
 
 def test_the_guests_package_is_in_the_key_of_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_the_guests_package_is_in_the_key_of_its_code(monkeypatch: pytest.Monkey
     functions, _ = functions_of(report.lir)
     kernels = KernelTable("cpu")
     kernels.register(Mirror, name="guest.native_mirrored")(NativeMeaning(mirrored))
-    packages = guests(functions, WithGuests(native, kernels))
+    packages = external_packages(functions, ProgramEmitters(native, kernels))
     assert packages == {mirrored.__module__.partition(".")[0]}
 
     seen: list[set[str]] = []

@@ -15,24 +15,24 @@ from rlx_core.device.libraries import imported
 from rlx_core.errors import ConfigError, DeviceUnavailableError, Fact
 from rlx_rocm.plugin import INSTALL_OPENCL, OLDEST, STAND_IN
 
-__all__ = ["ROADS", "by_cupy", "wanted"]
+__all__ = ["DRIVERS", "by_cupy", "wanted"]
 
-ROADS: Final = ("auto", "opencl", "cupy")
-"""Values of the option `rocm.road`."""
+DRIVERS: Final = ("auto", "opencl", "cupy")
+"""Values of the option `rocm.driver`."""
 
 
 def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
     """Return the devices that the options allow, best first, all of one driver.
 
     Raises:
-        ConfigError: `rocm.road` has an unknown value.
+        ConfigError: `rocm.driver` has an unknown value, or `RLX_ROCM_ROAD`, its earlier name, is set.
         DeviceUnavailableError: A library, driver or device is missing, or the options do not allow the available devices.
     """
     if by_cupy(options):
         from rlx_rocm.hip import discovery as hip
 
         return (hip.stand_in(),) if _is_stood_in(options) else hip.wanted(_name(options))
-    if _road(options) == "opencl":
+    if _driver(options) == "opencl":
         return _by_opencl(options)
     try:
         return _by_opencl(options)
@@ -42,7 +42,7 @@ def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
 
 def by_cupy(options: Mapping[str, Any]) -> bool:
     """Return whether the options select the CuPy driver or its stand-in for a GPU."""
-    return _road(options) == "cupy" or _is_stood_in(options)
+    return _driver(options) == "cupy" or _is_stood_in(options)
 
 
 def _by_opencl(options: Mapping[str, Any]) -> Sequence[Device]:
@@ -64,11 +64,13 @@ def _by_cupy_instead(options: Mapping[str, Any], reason: DeviceUnavailableError)
         ) from None
 
 
-def _road(options: Mapping[str, Any]) -> str:
-    road = str(options.get("rocm.road", os.environ.get("RLX_ROCM_ROAD", "auto")))
-    if road not in ROADS:
-        raise ConfigError(f"rocm.road: {road!r} is none of {', '.join(ROADS)}")
-    return road
+def _driver(options: Mapping[str, Any]) -> str:
+    if "RLX_ROCM_ROAD" in os.environ:
+        raise ConfigError("RLX_ROCM_ROAD was renamed", hint=f"RLX_ROCM_DRIVER={os.environ['RLX_ROCM_ROAD']}")
+    driver = str(options.get("rocm.driver", os.environ.get("RLX_ROCM_DRIVER", "auto")))
+    if driver not in DRIVERS:
+        raise ConfigError(f"rocm.driver: {driver!r} is none of {', '.join(DRIVERS)}")
+    return driver
 
 
 def _name(options: Mapping[str, Any]) -> str:

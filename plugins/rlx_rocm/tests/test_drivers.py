@@ -1,4 +1,4 @@
-"""Which of the two roads is taken, and what is said where one is closed."""
+"""Selection of the driver for AMD GPUs, and the errors if a driver has no device."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from rlx_core.cli.main import app
 from rlx_core.errors import ConfigError, DeviceUnavailableError
+from rlx_core.pipeline.config.structure import configuration_of
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.entry import given_entry
-from rlx_rocm import plugin, roads
+from rlx_rocm import drivers, plugin
 from rlx_rocm.hip import discovery as hip
 
 NOTHING = DeviceUnavailableError("rocm: no OpenCL driver has a device here", hint="install one")
@@ -22,7 +23,7 @@ NOTHING = DeviceUnavailableError("rocm: no OpenCL driver has a device here", hin
 @pytest.fixture(autouse=True)
 def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No variable of whoever runs the tests."""
-    for name in ("RLX_ROCM_ROAD", "RLX_ROCM_STAND_IN", "RLX_ROCM_DEVICE"):
+    for name in ("RLX_ROCM_ROAD", "RLX_ROCM_DRIVER", "RLX_ROCM_STAND_IN", "RLX_ROCM_DEVICE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -34,23 +35,23 @@ def opencl(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
             raise found
         return found
 
-    monkeypatch.setattr(roads, "_by_opencl", by_opencl)
+    monkeypatch.setattr(drivers, "_by_opencl", by_opencl)
 
 
 def test_opencls_devices_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     opencl(monkeypatch, ("a GPU",))
     monkeypatch.setattr(hip, "wanted", lambda name: ("by CuPy", name))
-    assert roads.wanted({}) == ("a GPU",)
-    assert roads.wanted({"rocm.road": "opencl"}) == ("a GPU",)
-    assert roads.wanted({"rocm.road": "cupy", "rocm.device": "MI300"}) == ("by CuPy", "mi300")
+    assert drivers.wanted({}) == ("a GPU",)
+    assert drivers.wanted({"rocm.driver": "opencl"}) == ("a GPU",)
+    assert drivers.wanted({"rocm.driver": "cupy", "rocm.device": "MI300"}) == ("by CuPy", "mi300")
 
 
-def test_cupys_are_taken_where_opencl_has_none_and_no_road_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_selects_cupy_if_opencl_has_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     opencl(monkeypatch, NOTHING)
     monkeypatch.setattr(hip, "wanted", lambda name: ("by CuPy", name))
-    assert roads.wanted({}) == ("by CuPy", "")
+    assert drivers.wanted({}) == ("by CuPy", "")
     with pytest.raises(DeviceUnavailableError, match="no OpenCL driver"):
-        roads.wanted({"rocm.road": "opencl"})
+        drivers.wanted({"rocm.driver": "opencl"})
 
 
 def test_where_neither_has_one_both_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,21 +59,30 @@ def test_where_neither_has_one_both_say_why(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "cupy", None)
     hip.found.cache_clear()
     with pytest.raises(DeviceUnavailableError, match="no OpenCL driver has a device here") as caught:
-        roads.wanted({})
+        drivers.wanted({})
     assert "by CuPy" in str(caught.value)
     assert "cupy cannot be imported" in str(caught.value)
     with pytest.raises(DeviceUnavailableError, match="cupy cannot be imported") as caught:
-        roads.wanted({"rocm.road": "cupy"})
+        drivers.wanted({"rocm.driver": "cupy"})
     assert "rlx-rocm[cupy]" in str(caught.value)
 
 
-def test_a_road_is_one_of_three() -> None:
-    with pytest.raises(ConfigError, match=r"rocm\.road: 'vulkan' is none of auto, opencl, cupy"):
-        roads.wanted({"rocm.road": "vulkan"})
+def test_unknown_driver_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"rocm\.driver: 'vulkan' is none of auto, opencl, cupy"):
+        drivers.wanted({"rocm.driver": "vulkan"})
+
+
+def test_former_names_are_errors_with_the_new_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {option.name: option for option in plugin.rlx_options()}
+    with pytest.raises(ConfigError, match=r"renamed: \"rocm\.driver\" ="):
+        configuration_of({"options": {"rocm.road": "cupy"}}, known, {})
+    monkeypatch.setenv("RLX_ROCM_ROAD", "cupy")
+    with pytest.raises(ConfigError, match="RLX_ROCM_DRIVER=cupy"):
+        drivers.wanted({})
 
 
 def test_hip_is_printed_on_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RLX_ROCM_ROAD", "cupy")
+    monkeypatch.setenv("RLX_ROCM_DRIVER", "cupy")
     monkeypatch.setattr("rlx_rocm.plugin.rlx_availability", lambda: "nothing is installed")
     others = [entry for entry in default_host().entries if entry.name != "rocm"]
     known = PluginHost([*others, given_entry(plugin)])
@@ -80,7 +90,7 @@ def test_hip_is_printed_on_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPat
     done = CliRunner().invoke(app, [*words, "hip"], obj=lambda policy: known)
     assert done.exit_code == 0, done.output
     assert "__global__ void __launch_bounds__(" in done.output
-    monkeypatch.setenv("RLX_ROCM_ROAD", "opencl")
+    monkeypatch.setenv("RLX_ROCM_DRIVER", "opencl")
     done = CliRunner().invoke(app, [*words, "opencl"], obj=lambda policy: known)
     assert done.exit_code == 0, done.output
     assert "__kernel" in done.output
