@@ -75,7 +75,7 @@ test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick
 ON_DEVICES := $(wildcard $(patsubst %,%/tests,plugins/rlx_gpu $(DEVICES) $(BARE)))
 # What reads other systems' models; what is slow of that runs in `make test-models`.
 READERS := $(wildcard plugins/rlx_onnx plugins/rlx_models plugins/rlx_torch plugins/rlx_jax)
-test-all: $(VENV)/.test check ## Lint, strict types and every test with all its cases, but slow ones on devices and of models (at most 30 minutes on 2 cores)
+test-all: $(VENV)/.test $(if $(CHECKED),,check) ## Lint, strict types and every test with all its cases, but slow ones on devices and of models (at most 30 minutes on 2 cores)
 	$(PYTEST) $(ON_DEVICES:%=--quick-alone %) $(READERS:%=--quick-alone %/tests)
 
 check: $(VENV)/.test ## Lint and strict types alone
@@ -99,8 +99,9 @@ ENTRIES := $(wildcard plugins/rlx_cpu/tests/native/runtime/test_entry*.py) # wha
 test-python: $(VENV)/.test ## A case of most quick tests, for another Python: make test-python PYTHON=python3.13 VENV=.venv-3.13
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cases 1 $(addprefix --ignore=tests/,oracle fuzz testing test_laws.py) tests $(ENTRIES)
 
-test-pythons: $(VENV)/.python ## The same with each of the other supported Pythons that is installed
-	@for version in 3.11 3.12 3.13; do \
+VERSIONS ?= 3.11 3.12 3.13
+test-pythons: $(VENV)/.python ## The same with each of the other supported Pythons that is installed; VERSIONS=3.13: with this one
+	@for version in $(VERSIONS); do \
 		for python in python$$version "$$(pyenv prefix $$version 2>/dev/null)/bin/python"; do \
 			if "$$python" -c 'import sys' >/dev/null 2>&1; then \
 				if [ $$version = "$$($(BIN)/python -c '$(VERSION)')" ]; then break; fi; \
