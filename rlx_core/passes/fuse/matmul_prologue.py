@@ -15,12 +15,11 @@ from typing import ClassVar, Literal
 
 from attrs.validators import in_
 
-from rlx_core.codegen.expand import VIEWS
+from rlx_core.codegen.expand import REDUCTIONS, expanded
 from rlx_core.codegen.formula import formula_of
 from rlx_core.codegen.loops import Bound
 from rlx_core.ir.graph import Graph, Node, Value
-from rlx_core.ir.types import TensorType
-from rlx_core.ops.fused_loop import FusedLoop, LoopStep
+from rlx_core.ops.fused_loop import ABSENT, FusedLoop, LoopStep
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Reshape
@@ -102,13 +101,17 @@ def load_of(weight: Value, bound: set[Node]) -> tuple[FusedLoop, tuple[Value, ..
     if EXPANSION * sum(v.type.static_nbytes for v in sources) > weight.type.static_nbytes:
         return None
     types = tuple(v.type for v in sources)
-    rows, _ = weight.type.static_shape
-    for axes in ((rows,), row_axes(members, weight.type)):
-        load = loop_of(members, sources, weight, axes)
-        formula = formula_of(load, types)
+    rows, columns = weight.type.static_shape
+    load = loop_of(members, sources, weight)
+    primitives = expanded(load, types)
+    if primitives is None:
+        return None
+    for axes in ((rows,), row_axes(primitives, rows, columns)):
+        divided = with_row_axes(load, (*axes, columns))
+        formula = formula_of(divided, types)
         if formula is not None and not formula.rows:
             is_checked = any(isinstance(t, Bound) and t.is_checked for t in formula.terms)
-            return None if is_checked else (load, sources)
+            return None if is_checked else (divided, sources)
     return None
 
 
@@ -131,39 +134,43 @@ def may_be_inside(node: Node, bound: set[Node], is_bound: bool) -> bool:
         return False
     if (node in bound) != is_bound and node.operands:
         return False
-    if isinstance(node.op, VIEWS):
-        return True  # a reshape alone may be no loop of the dims of its result
-    formula = formula_of(node.op, node.operand_types)
-    return formula is not None and not formula.rows
+    primitives = expanded(node.op, node.operand_types)
+    return primitives is not None and not any(isinstance(n.op, REDUCTIONS) for n in primitives.nodes)
 
 
-def loop_of(members: Collection[Node], sources: Sequence[Value], weight: Value, axes: tuple[int, ...]) -> FusedLoop:
-    """Return the members as one loop whose result has the rows of the weight as axes of these sizes."""
+def loop_of(members: Collection[Node], sources: Sequence[Value], weight: Value) -> FusedLoop:
+    """Return the members as one loop whose result is the weight."""
     numbers: dict[Value, int] = {v: i for i, v in enumerate(sources)}
     steps: list[LoopStep] = []
     for node in members:
-        steps.append(LoopStep(node.op, tuple(-1 if v is None else numbers[v] for v in node.operands)))
+        steps.append(LoopStep(node.op, tuple(ABSENT if v is None else numbers[v] for v in node.operands)))
         numbers[node.result] = len(sources) + len(steps) - 1
-    result = numbers[weight]
-    if len(axes) > 1:
-        steps.append(LoopStep(Reshape((*axes, weight.shape[1])), (result,)))
-        result = len(sources) + len(steps) - 1
-    return FusedLoop(len(sources), tuple(steps), (result,))
+    return FusedLoop(len(sources), tuple(steps), (numbers[weight],))
 
 
-def row_axes(members: Collection[Node], type: TensorType) -> tuple[int, ...]:
+def with_row_axes(load: FusedLoop, shape: tuple[int, ...]) -> FusedLoop:
+    """Return a load whose result has the rows of the matrix as the first axes of `shape`."""
+    if len(shape) == 2:
+        return load
+    steps = (*load.steps, LoopStep(Reshape(shape), load.results))
+    return FusedLoop(load.inputs, steps, (load.inputs + len(load.steps),))
+
+
+def row_axes(primitives: Graph, rows: int, columns: int) -> tuple[int, ...]:
     """Return the sizes into which the rows of a matrix are divided, so that every reshape before it divides these alone.
 
     A position in rows of blocks of packed codes is affine in the number of the block, the code's byte and its place in the byte,
     and not in the number of the row.
+
+    Args:
+        primitives: The computation of the matrix.
     """
-    rows, columns = type.static_shape
     ends = {1, rows}
-    for node in members:
-        for each in (*(v.type for v in node.present()), *node.types):
-            if each.size.__index__() < rows * columns:
+    for node in primitives.nodes:
+        for type in node.types:
+            if type.size.__index__() < rows * columns:
                 continue  # repeated along rows, which it does not divide
-            for size in accumulate(reversed(each.static_shape), mul, initial=1):
+            for size in accumulate(reversed(type.static_shape), mul, initial=1):
                 ends.update(n for n in (size, size // columns if columns and size % columns == 0 else 1) if n)
     lengths = [1]
     for end in sorted(n for n in ends if n > 1 and rows % n == 0):
