@@ -172,3 +172,21 @@ def test_the_option_expands_weights_and_the_report_lists_them(name: str) -> None
     assert found.before <= sum(a.nbytes for a in arrays) + 16
     assert "option passes.fuse-matmul-prologue.weights" in str(expanded.report)
     assert "expanded" not in str(packed.report)
+
+
+@pytest.mark.parametrize("has_region", [False, True], ids=["alone", "with a region"])
+@pytest.mark.parametrize("name", NAMES)
+def test_one_code_serves_any_number_of_rows(name: str, has_region: bool) -> None:
+    k, n = 64, 72
+    weight, arrays = arrays_of(name, k, n)
+
+    def after(y: Any) -> Any:
+        return rlx.tanh(y * 0.1) + y if has_region else y
+
+    for_all = rlx.compile(lambda p, x: after(x @ weight(*p)), arrays, rlx.spec(f"f32[rows, {k}]"))
+    wide = np.asarray(weight(*arrays))
+    of_size = rlx.jit(lambda x, w: after(x @ w))
+    for m in (1, 2, 7, 33, 150):
+        x = random(np.random.default_rng(m), (m, k), "f4")
+        np.testing.assert_array_equal(np.asarray(for_all(x)), np.asarray(of_size(x, wide)))
+    assert "1 of 1 steps for all sizes" in str(for_all.report)

@@ -62,10 +62,14 @@ is_product = Condition(
 )
 
 
-def tensors_of(layout: Layout) -> tuple[Lying, ...] | None:
-    """Return the layouts of the region's operands and results; `None` if rows of an entry have no uniform stride."""
+def tensors_of(layout: Layout, factors: int = 2) -> tuple[Lying, ...] | None:
+    """Return the layouts of the region's operands and results; `None` if rows of an entry have no uniform stride.
+
+    Args:
+        factors: Operands of the product, in front of those of the region.
+    """
     shape, found = layout.results[0].type.static_shape, []
-    for place in (*layout.operands[2:], *layout.results):
+    for place in (*layout.operands[factors:], *layout.results):
         assert place is not None, "all operands are required"
         strides = Tensor.aligned(place, shape)
         moving = moving_axes(shape[:-1], strides[:-1])

@@ -228,8 +228,11 @@ class ProductPlan:
 
         It computes all of them if several items read a panel, or if the block would change the order of summation.
         """
-        if self.product.load is None or self.given is not None:
+        if self.product.load is None:
             return None
+        if self.given is not None:
+            is_loaded = self.sources is not None and self.sources.panels == "loaded"
+            return self.given.depth if is_loaded else None
         found = self._blocks
         has_chains = chains_of(found.rows.size, found.panels.start(found.panels.pieces)) > 1
         if has_chains or found.row_items > 1:

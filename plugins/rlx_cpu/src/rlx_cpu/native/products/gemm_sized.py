@@ -14,6 +14,7 @@ from typing import Final
 from attrs import field
 
 from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
+from rlx_core.codegen.loads import OperandLoad
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import MatrixProduct, MatrixStrides
 from rlx_core.codegen.unknown import said, unknown
@@ -28,7 +29,8 @@ from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.gemm_driver import GemmEmitter, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import OperandSources, ProductPlan
-from rlx_cpu.native.products.gemm_tiles import Blocks, depth_of, grouped, tile_for
+from rlx_cpu.native.products.gemm_tiles import Blocks, chains_of, depth_of, grouped, tile_for
+from rlx_cpu.native.products.panel_load import PanelLoad
 
 __all__ = [
     "DEPTH",
@@ -40,6 +42,7 @@ __all__ = [
     "ProductForm",
     "call_of",
     "product_of",
+    "sized_load",
     "sized_product",
     "sources_of",
 ]
@@ -88,6 +91,13 @@ DEPTH, TILES, GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
 _BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 
 
+def product_of(layout: Layout) -> MatrixProduct:
+    """The product of a layout."""
+    a, b = layout.operands[:2]
+    assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
+    return MatrixProduct.of(a, b, layout.results[0])
+
+
 @frozen(eq=False)
 class ProductForm:
     """A product for any number of rows, of terms or of entries.
@@ -98,6 +108,7 @@ class ProductForm:
         layout: Layout of the operands that do not depend on them.
         plan: The blocking.
         others: Layouts of the epilogue's operands and results; rows have a uniform stride.
+        product_at: Returns the product of a layout with known sizes.
         workspace: Bytes of a thread's memory.
         shared_workspace: Bytes of memory shared by all threads.
     """
@@ -109,6 +120,7 @@ class ProductForm:
     epilogue: EpilogueOf
     lying: LyingOf
     others: tuple[Lying, ...]
+    product_at: Callable[[Layout], MatrixProduct] = product_of
     workspace: Dim = field(init=False)
     shared_workspace: Dim = field(init=False)
 
@@ -129,7 +141,7 @@ class ProductForm:
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        known, plan = product_of(layout), self.plan
+        known, plan = self.product_at(layout), self.plan
         total = known.m * known.entries
         if total and not (self._is_like(known) and self._fits(self.lying(layout), known.entries)):
             return None
@@ -145,7 +157,11 @@ class ProductForm:
         """See `SizedForm.emit`."""
         words = Words.of(module, self.plan.isa, self.product.factors, self.product.dtype.accumulator)
         epilogue = self.epilogue(self.node, self.layout)
-        emitted = GemmEmitter(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
+        plan = evolve(self.plan, words=words)
+        panels = None
+        if plan.product.load is not None:
+            panels = PanelLoad.of(plan, module, name, len(self.layout.operands) + len(self.layout.results))
+        emitted = GemmEmitter(plan, self.layout, name, epilogue, panels).emit()
         return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
 
     def _is_like(self, known: MatrixProduct) -> bool:
@@ -187,12 +203,13 @@ def call_of(
     """
     assert plan.given is not None, "the cut of a form is given"
     panels, dtype, of_size = plan.given.panels, plan.words.simd.dtype, evolve(plan, product=known)
-    depth = depth_of(of_size.k, dtype, plan.isa, is_short=rows.pieces == 2, run=plan.run)
+    depth = plan.load_depth or depth_of(of_size.k, dtype, plan.isa, is_short=rows.pieces == 2, run=plan.run)
     found = grouped(
         known.entries, rows, panels, depth, dtype, plan.isa,
         packs_rows=plan.owns_rows, packs_panels=plan.panels in ("shared", "packed"),
     )  # fmt: skip
-    tiles = max(found.row_tiles, 1)
+    # A panel that a load computes is computed once for all rows.
+    tiles = max(rows.pieces if plan.panels == "loaded" else found.row_tiles, 1)
     cuts = said(depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows))
     told = DimBinding({**told.sizes, **cuts.sizes})
     items = known.entries * -(-rows.pieces // tiles) * found.panel_items
@@ -203,13 +220,6 @@ def call_of(
         uses_threads=of_size.products >= plan.isa.machine.serial_products,
         parts=max(1, min(MOST_PARTS, items, of_size.products // plan.sizes.part_products)),
     )
-
-
-def product_of(layout: Layout) -> MatrixProduct:
-    """The product of a layout."""
-    a, b = layout.operands[:2]
-    assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
-    return MatrixProduct.of(a, b, layout.results[0])
 
 
 def for_any_rows(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
@@ -249,10 +259,38 @@ def sources_of(plan: ProductPlan, known: MatrixProduct) -> OperandSources | None
     """
     if plan.is_bound and not known.batch:
         return None
+    if known.load is not None:
+        return OperandSources("loaded", "direct", owns_rows=False)
     of_size = evolve(plan, product=known, given=None, sources=None)
     if plan.sources is not None and plan.sources.rows == "copied":
         return OperandSources(of_size.panels, "copied", owns_rows=True)
     return OperandSources(of_size.panels, of_size.rows, of_size.owns_rows)
+
+
+def sized_load(
+    node: Node, layout: Layout, isa: Isa, load: OperandLoad, factors: int, epilogue: EpilogueOf, lying: LyingOf
+) -> ProductForm | None:
+    """Return the form of a product with a load for any number of rows.
+
+    Args:
+        factors: Operands of the product, in front of those of the epilogue.
+    """
+
+    def with_load(layout: Layout) -> MatrixProduct:
+        a = layout.operands[0]
+        assert a is not None, "a product has a first operand"
+        return MatrixProduct.of_load(a, load, layout.results[0])
+
+    known, others = with_load(layout), lying(layout)
+    is_plain = known.entries == 1 and known.m and known.n and known.k
+    if not is_plain or others is None or any(each.by_row is None or each.by_entry is not None for each in others):
+        return None
+    words = Words.of(ir.Module("form"), isa, known.factors, known.dtype.accumulator)
+    plan = ProductPlan(known, words, isa, False, False, len(layout.operands) > factors)
+    for_all = _for_all_rows(node, plan)
+    return None if for_all is None else ProductForm(
+        node, for_all.product, layout, for_all, epilogue, lying, others, with_load
+    )  # fmt: skip
 
 
 def sized_product(epilogue: EpilogueOf, lying: LyingOf = bias_alone, *, keeps_result: bool = False) -> EmitSized:
@@ -293,6 +331,11 @@ def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
     tile = tile_for(ENOUGH_ROWS, known.n, lanes, plan.isa.registers)
     panels = cut(-(-known.n // lanes), tile.vectors)
     given = Blocks(unknown_cut("tiles", tile.rows), panels, DEPTH, TILES, GROUP, lanes)
+    if known.load is not None:
+        depth = plan.load_depth
+        if depth is None or plan.rows != "direct" or chains_of(1, given.panels.start(panels.pieces)) > 1:
+            return None
+        given = evolve(given, depth=depth)
     made = evolve(plan, product=for_any_rows(known), given=given, sources=sources_of(plan, known))
     return made if made.rows == "direct" else None
 
