@@ -31,7 +31,7 @@ class Expansion:
     """A weight that is stored wider than the parameters that it is computed from.
 
     Attributes:
-        name: The first of these parameters.
+        name: These parameters.
         type: The type of the wide weight.
         before, after: Bytes of the parameters, and of the weight.
     """
@@ -135,7 +135,8 @@ class CompilationReport(Shown):
             sources = [] if isinstance(value.node.op, Param) else leaves_of(value)
             is_known = all(v.type.is_static for v in (value, *sources))
             if is_known and expands(value.type.static_nbytes, [v.type for v in sources]):
-                name = next((v.node.label for v in sources if isinstance(v.node.op, Param)), value.node.label)
+                params = [v.node for v in sources if isinstance(v.node.op, Param)]
+                name = ", ".join(n.label for n in sorted(params, key=lambda n: n.index)) or value.node.label
                 before = sum(v.type.static_nbytes for v in sources)
                 expansions.append(Expansion(name, str(value.type), before, value.type.static_nbytes))
         return tuple(expansions)

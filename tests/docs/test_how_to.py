@@ -51,6 +51,7 @@ PAGES = [
     "how-to/captured-values",
     "how-to/convolutional-nets",
     "how-to/random-numbers",
+    "how-to/narrow-weights",
     "how-to/profile-a-program",
     "types",
 ]
