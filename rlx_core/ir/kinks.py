@@ -30,7 +30,7 @@ class Kink:
     """Operands at which an op has no derivative, and the value that its rules return there.
 
     Attributes:
-        points: A number, or nested ones, for each operand.
+        at: A number, or nested ones, for each operand.
         takes: Which derivative it is, see `Takes`.
         gives: Cotangent of each operand where the cotangent of the result is 1 everywhere.
         attributes: The op's attributes.
@@ -39,7 +39,7 @@ class Kink:
     (array(0.5), array(0.5))
     """
 
-    points: tuple[np.ndarray, ...]
+    at: tuple[np.ndarray, ...]
     takes: Takes = field(validator=in_(get_args(Takes)))
     gives: tuple[np.ndarray, ...]
     attributes: Mapping[str, Any]

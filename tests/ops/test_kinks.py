@@ -40,7 +40,7 @@ def test_a_derivative_that_jumps_is_declared_as_a_kink(program: OpProgram) -> No
         sides = [s for s in (near, beyond) if np.isfinite(s)]
         if sides and max(abs(s - at) for s in sides) > 1e-3 * (1 + min(abs(s) for s in sides)):
             jumps.append(point)
-    declared = {float(k.points[0]) for k in program.op.kinks if k.attributes == program.sample.attributes}
+    declared = {float(k.at[0]) for k in program.op.kinks if k.attributes == program.sample.attributes}
     assert set(jumps) <= declared | {p for p in jumps if has_pole(program, p)}
 
 

@@ -63,7 +63,7 @@ def is_one_function(program: OpProgram) -> bool:
 
 def programs_at(op: type[Op], kink: Kink) -> Iterator[OpProgram]:
     """The op at a kink, the widest dtype first, for every dtype that it takes."""
-    is_complex = any(np.iscomplexobj(a) for a in kink.points)
+    is_complex = any(np.iscomplexobj(a) for a in kink.at)
     for d in reversed(COMPLEXES if is_complex else FLOATS):
         program = OpProgram(Case(op, sample_of(kink, d)))
         try:
@@ -74,15 +74,15 @@ def programs_at(op: type[Op], kink: Kink) -> Iterator[OpProgram]:
 
 
 def sample_of(kink: Kink, dtype: DType) -> Sample:
-    types = [TensorType(dtype, a.shape) for a in kink.points]
-    return Sample(*types, make=lambda rng: kink.points, is_smooth=False, **kink.attributes)
+    types = [TensorType(dtype, a.shape) for a in kink.at]
+    return Sample(*types, make=lambda rng: kink.at, is_smooth=False, **kink.attributes)
 
 
 def gives_what_it_declares(program: OpProgram, kink: Kink) -> None:
     """Require the declared cotangents of the VJP, and matching tangents of the JVP for a change of each element alone."""
     graph, arrays = program.graph, program.draw()
     tolerance = 4 * max(precision(a.dtype) for a in program.graph.inputs)
-    where = f"{program!r} at {[a.tolist() for a in kink.points]}"
+    where = f"{program!r} at {[a.tolist() for a in kink.at]}"
     seeds = [
         np.ones(v.static_shape, v.dtype.numpy) for v in (o.type for o in graph.outputs) if v.dtype.is_differentiable
     ]
@@ -103,7 +103,7 @@ def gives_what_it_declares(program: OpProgram, kink: Kink) -> None:
 
 def lies_between_the_sides(program: OpProgram, kink: Kink) -> None:
     """Require of each element that its derivative is the combination of the one-sided derivatives that the kink's word means."""
-    for operand, (array, gives) in enumerate(zip(kink.points, kink.gives, strict=True)):
+    for operand, (array, gives) in enumerate(zip(kink.at, kink.gives, strict=True)):
         for place in np.ndindex(array.shape):
             below, above = (one_sided(program.graph, kink, operand, place, side) for side in (-1, 1))
             declared = float(gives[place].real)
@@ -125,7 +125,7 @@ def one_sided(graph: Graph, kink: Kink, operand: int, place: tuple[int, ...], si
     """The derivative of the sum of the results when one element moves to one side, by extrapolated differences."""
 
     def total(step: float) -> float:
-        moved = [np.array(a, stored(v.dtype, "wide").numpy) for a, v in zip(kink.points, graph.inputs, strict=True)]
+        moved = [np.array(a, stored(v.dtype, "wide").numpy) for a, v in zip(kink.at, graph.inputs, strict=True)]
         moved[operand][place] += side * step
         with np.errstate(all="ignore"):
             return float(sum(np.sum(y) for y in differentiable_outputs(graph, moved)))
