@@ -81,8 +81,8 @@ class FusedMatMulPrologue(Op):
         w = self.load.infer(*operands[:count])
         assert isinstance(w, TensorType), "a load has one result"
         result = x.with_shape((*x.shape[:-1], w.shape[-1]))
-        own = 2 * result.size * x.shape[-1]
-        return own if self.region is None else own + self.region.cost(result, *operands[count:])
+        products = 2 * result.size * x.shape[-1]
+        return products if self.region is None else products + self.region.cost(result, *operands[count:])
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
