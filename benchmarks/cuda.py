@@ -77,10 +77,10 @@ class Row:
 
 def cases(scale: int) -> list[Case]:
     """All cases, with axes divided by `scale`."""
-    found: list[Case] = []
+    rows: list[Case] = []
 
     def add(name: str, ours: Any, theirs: Any, shapes: Any, dtype: str, goal: float, **work: int) -> None:
-        found.append(Case(name, ours, theirs, shapes, dtype, goal, **work))
+        rows.append(Case(name, ours, theirs, shapes, dtype, goal, **work))
 
     n = (64 << 20) // scale**2
     add("chain f32 256 MB", lambda x: rlx.tanh(x) * 0.5 + x * x, lambda t, x: t.tanh(x) * 0.5 + x * x, ((n,),), "f32", 0.95,
@@ -133,7 +133,7 @@ def cases(scale: int) -> list[Case]:
                 lambda q, k, v, dy, heads=heads: differentiated(q, k, v, dy, heads),
                 lambda t, q, k, v, dy, heads=heads: attended_backward(t, q, k, v, dy, heads), (shape,) * 4, "bf16", 1.15,
                 flops=7 * s * s * heads * head)  # fmt: skip
-    return found
+    return rows
 
 
 def differentiated(q: Any, k: Any, v: Any, dy: Any, heads: int) -> Any:
@@ -151,9 +151,9 @@ def attended(torch: Any, q: Any, k: Any, v: Any, heads: int) -> Any:
 
 
 def attended_backward(torch: Any, q: Any, k: Any, v: Any, dy: Any, heads: int) -> Any:
-    given = [each.detach().requires_grad_() for each in (q, k, v)]
+    leaves = [each.detach().requires_grad_() for each in (q, k, v)]
     with torch.enable_grad():
-        return torch.autograd.grad(attended(torch, *given, heads), given, dy)
+        return torch.autograd.grad(attended(torch, *leaves, heads), leaves, dy)
 
 
 # ------------------------------------------------------------------------------------------------ timing
@@ -211,16 +211,16 @@ def measured(case: Case, torch: Any, clock: Callable[[Callable[[], Any]], float]
 def timed(case: Case, torch: Any, clock: Callable[[Callable[[], Any]], float]) -> Row:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape, np.float32).astype(DTYPES[case.dtype]) for shape in case.shapes]
-    there = [rlx.device_put(each, "cuda") for each in arrays]
+    on_device = [rlx.device_put(each, "cuda") for each in arrays]
     ours = rlx.jit(case.rlx, target="cuda", outputs="device")
-    taken = clock(lambda: ours(*there))
+    taken = clock(lambda: ours(*on_device))
     eager = compiled = None
     if torch is not None:
         kind = {"f32": torch.float32, "bf16": torch.bfloat16}[case.dtype]
         theirs = [torch.from_numpy(each.astype(np.float32)).to("cuda", kind) for each in arrays]
         quick = torch.compile(lambda *xs: case.torch(torch, *xs), mode="max-autotune-no-cudagraphs")
         with torch.no_grad():
-            for mine, other in zip(each_of(ours(*there)), each_of(quick(*theirs)), strict=True):
+            for mine, other in zip(each_of(ours(*on_device)), each_of(quick(*theirs)), strict=True):
                 expect_close(mine.to_host(), other.float().cpu().numpy(), case)
             eager, compiled = clock(lambda: case.torch(torch, *theirs)), clock(lambda: quick(*theirs))
     done = case.nbytes or case.flops
@@ -242,10 +242,10 @@ def expect_close(ours: np.ndarray, theirs: np.ndarray, case: Case) -> None:
     Raises:
         DifferenceError: They did not.
     """
-    most = float(np.abs(ours.astype(np.float32).reshape(theirs.shape) - theirs).max())
+    difference = float(np.abs(ours.astype(np.float32).reshape(theirs.shape) - theirs).max())
     allowed = {"f32": 1e-4, "bf16": 3e-2}[case.dtype] * float(np.abs(theirs).max())
-    if not most <= allowed:  # a NaN is no agreement
-        raise DifferenceError(f"results differ from PyTorch's by {most:.3g}, of which {allowed:.3g} is allowed")
+    if not difference <= allowed:  # a NaN is no agreement
+        raise DifferenceError(f"results differ from PyTorch's by {difference:.3g}, of which {allowed:.3g} is allowed")
 
 
 FIRST = """
@@ -262,9 +262,10 @@ print(time.perf_counter() - start)
 def first_calls() -> list[float]:
     """Seconds of a first call in a process with an empty cache, and in another after it."""
     with tempfile.TemporaryDirectory() as folder:
-        own = {**os.environ, "RLX_CACHE_DIR": folder}
+        environment = {**os.environ, "RLX_CACHE_DIR": folder}
         runs = [
-            subprocess.run([sys.executable, "-c", FIRST], env=own, capture_output=True, text=True) for _ in range(2)
+            subprocess.run([sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True)
+            for _ in range(2)
         ]
     return [float(each.stdout) for each in runs if each.returncode == 0]
 
@@ -274,7 +275,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="only cases whose names contain one of these")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     parser.add_argument("--scale", type=int, default=1, help="divide sizes, to try this program")
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
         (device, *_) = rlx.devices("cuda")
     except RlxError as error:
@@ -288,18 +289,18 @@ def main(words: Sequence[str] | None = None) -> int:
     print(f"{device}; peers: {'PyTorch ' + torch.__version__ if torch else 'none (pip install torch)'}")
     print(f"{'':44} {'rlx us':>9} {'eager':>9} {'compiled':>9} {'ratio':>6} {'goal':>5}")
     rows = []
-    for case in cases(asked.scale):
-        if asked.names and not any(name in case.name for name in asked.names):
+    for case in cases(arguments.scale):
+        if arguments.names and not any(name in case.name for name in arguments.names):
             continue
         row = measured(case, torch, by_wall if is_stand_in else by_events)
         rows.append(row)
         print(line(row), flush=True)
-        if asked.json is not None:  # after each case: what follows may end the process
-            asked.json.write_text(json.dumps([asdict(each) for each in rows], indent=1))
-    if not asked.names:
-        small = rlx.device_put(np.ones(64, np.float32), "cuda")
+        if arguments.json is not None:  # after each case: what follows may end the process
+            arguments.json.write_text(json.dumps([asdict(each) for each in rows], indent=1))
+    if not arguments.names:
+        vector = rlx.device_put(np.ones(64, np.float32), "cuda")
         call = rlx.jit(lambda x: x + 1, target="cuda", outputs="device")
-        print(f"host time of a call: {host_time(lambda: call(small)):.1f} us (goal 15)")
+        print(f"host time of a call: {host_time(lambda: call(vector)):.1f} us (goal 15)")
         print(f"first call, with an empty cache and after it: {', '.join(f'{s:.2f} s' for s in first_calls())}")
     return 1 if any(row.failure for row in rows) else 0
 

@@ -48,10 +48,10 @@ def first_call(system: str, data: Data, cache: Path) -> FirstCall:
     command = [sys.executable, "-m", "benchmarks.first_call", system, str(data["batch"]), str(data["length"])]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()[-1:] or ["nothing"]
-        raise RlxError(f"bench: the first call of {system} failed", Fact("said", said[0]))
-    said = json.loads(done.stdout.splitlines()[-1])
-    return FirstCall(said["seconds"], np.array(said["embedding"], np.float32))
+        output = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        raise RlxError(f"bench: the first call of {system} failed", Fact("said", output[0]))
+    output = json.loads(done.stdout.splitlines()[-1])
+    return FirstCall(output["seconds"], np.array(output["embedding"], np.float32))
 
 
 PACKAGE, MODEL = "minilm.rlxpack", "minilm.onnx"
@@ -72,10 +72,10 @@ def main(system: str, batch: int, length: int) -> None:
 
         rlx.Session("cpu")
 
-        given = data(batch, length)
+        inputs = data(batch, length)
 
         def call() -> Any:
-            return compiled(given)(given["ids"], given["mask"])
+            return compiled(inputs)(inputs["ids"], inputs["mask"])
     elif system == "package":
         import rlx_core as rlx
         import rlx_core.files.packages.opening
@@ -83,10 +83,10 @@ def main(system: str, batch: int, length: int) -> None:
         import rlx_cpu.packaged.opening
         from benchmarks.cases.minilm import data
 
-        given = data(batch, length)
+        inputs = data(batch, length)
 
         def call() -> Any:
-            return rlx.load(file_of(PACKAGE))(given["ids"], given["mask"])
+            return rlx.load(file_of(PACKAGE))(inputs["ids"], inputs["mask"])
     elif system == "imported":
         import rlx_core as rlx
         import rlx_cpu.native.runtime.program  # noqa: F401
@@ -96,26 +96,26 @@ def main(system: str, batch: int, length: int) -> None:
 
         rlx.Session("cpu")
         TABLE.names()
-        given = data(batch, length)
+        inputs = data(batch, length)
 
         def call() -> Any:
-            return rlx.load(file_of(MODEL))(given["ids"], given["mask"])
+            return rlx.load(file_of(MODEL))(inputs["ids"], inputs["mask"])
     elif system == "onnxruntime":
         import onnxruntime
 
         from benchmarks.cases.minilm import data
 
-        given = data(batch, length)
+        inputs = data(batch, length)
 
         def call() -> Any:
             session = onnxruntime.InferenceSession(file_of(MODEL), providers=["CPUExecutionProvider"])
-            return session.run(None, {name: given[name] for name in ("ids", "mask")})[0]
+            return session.run(None, {name: inputs[name] for name in ("ids", "mask")})[0]
     else:
         from benchmarks.cases.minilm import data
         from benchmarks.peers.jax_xla import minilm
 
-        given = data(batch, length)
-        call = minilm(given).run
+        inputs = data(batch, length)
+        call = minilm(inputs).run
     start = time.perf_counter()
     result = call()
     seconds = time.perf_counter() - start

@@ -64,7 +64,7 @@ def main() -> None:
         # Twice the error that adding k products in any order may make.
         np.testing.assert_allclose(np.asarray(run(x)), x @ w, atol=2 * k * 6e-8 * np.sqrt(k))
         with threadpool_limits(threads):
-            found = measure(
+            timings = measure(
                 {
                     "peak": limit.program,
                     "rlx": Program(lambda: run(x), list),  # noqa: B023
@@ -73,8 +73,8 @@ def main() -> None:
                 },
                 chosen.seconds,
             )
-        speed = {name: 2e-6 * m * n * k / found[name].median for name in ("rlx", "numpy", "bf16")}
-        speed["peak"] = 1e3 * threads * limit.amount / found["peak"].median
+        speed = {name: 2e-6 * m * n * k / timings[name].median for name in ("rlx", "numpy", "bf16")}
+        speed["peak"] = 1e3 * threads * limit.amount / timings["peak"].median
         print(
             f"{threads:7} {m:5} {n:5} {k:5} {speed['peak']:7.0f} {speed['rlx']:7.0f} {speed['numpy']:7.0f} "
             f"{speed['bf16']:7.0f} "

@@ -171,8 +171,8 @@ def in_a_process(system: str, program: str, steps: int) -> dict[str, float]:
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         raise RuntimeError(f"the first call of {program} with {system} failed: {done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return seconds
 
 
 # ---------------------------------------------------------------------------------------------- lengths
@@ -195,7 +195,7 @@ def steps_for(program: str, nodes: int) -> int:
 def growth(programs: Sequence[str], lengths: Sequence[int], repeats: int = 1, jax_most: int = JAX_MOST) -> list[Point]:
     """The points of all lines, printed as they are measured; medians of `repeats`, systems in turns."""
     has_jax = importlib.util.find_spec("jax") is not None
-    found: list[Point] = []
+    points_of_all: list[Point] = []
     print(f"{'program':<18} {'nodes':>6} {'steps':>6} {'rlx s':>8} {'of processor':>12} {'jax.jit s':>10} {'ratio':>6}")
     for program in programs:
         jax_seconds = 0.0
@@ -206,14 +206,14 @@ def growth(programs: Sequence[str], lengths: Sequence[int], repeats: int = 1, ja
             systems += ["jax.jit"] if has_jax and nodes <= jax_most * 1.1 and jax_seconds < JAX_SECONDS else []
             runs = [{s: in_a_process(s, program, steps) for s in systems} for _ in range(repeats)]
             points = {s: Point(program, s, steps, nodes, *medians([r[s] for r in runs])) for s in systems}
-            found += points.values()
+            points_of_all += points.values()
             rlx, jax = points["rlx"], points.get("jax.jit")
             line = f"{program:<18} {nodes:>6} {steps:>6} {rlx.seconds:>8.2f} {rlx.cpu_seconds:>12.2f}"
             if jax is not None:
                 jax_seconds = jax.seconds
                 line += f" {jax.seconds:>10.2f} {rlx.seconds / jax.seconds:>6.2f}"
             print(line, flush=True)
-    return found
+    return points_of_all
 
 
 def medians(runs: Sequence[dict[str, float]]) -> tuple[float, float]:
@@ -223,7 +223,7 @@ def medians(runs: Sequence[dict[str, float]]) -> tuple[float, float]:
 # ---------------------------------------------------------------------------------------------- picture
 
 WIDE, HIGH, LEFT, TOP, GAP = 300, 220, 56, 40, 84  # pixels of a panel, and between panels
-FEWEST, MOST = 100, 20_000  # nodes, the ends of the horizontal axis
+MIN_NODES, MAX_NODES = 100, 20_000  # nodes, the ends of the horizontal axis
 SHORTEST, LONGEST = 0.1, 100.0  # seconds, the ends of the vertical one
 
 
@@ -267,19 +267,19 @@ def panel(program: str, points: Sequence[Point]) -> list[str]:
                 f'<text x="{across(last.nodes) - 4:.1f}" y="{down(last.seconds) - 6:.1f}" text-anchor="end">{system}</text>'
             )
             if system == "rlx":
-                even = last.seconds * FEWEST / last.nodes
+                even = last.seconds * MIN_NODES / last.nodes
                 lines.append(
-                    f'<path d="M{across(FEWEST):.1f} {down(max(even, SHORTEST)):.1f}'
+                    f'<path d="M{across(MIN_NODES):.1f} {down(max(even, SHORTEST)):.1f}'
                     f'L{across(last.nodes):.1f} {down(last.seconds):.1f}" class="even"/>'
                     if even >= SHORTEST
-                    else f'<path d="M{across(SHORTEST / even * FEWEST):.1f} {HIGH}'
+                    else f'<path d="M{across(SHORTEST / even * MIN_NODES):.1f} {HIGH}'
                     f'L{across(last.nodes):.1f} {down(last.seconds):.1f}" class="even"/>'
                 )
     return lines
 
 
 def across(nodes: float) -> float:
-    return WIDE * math.log(nodes / FEWEST) / math.log(MOST / FEWEST)
+    return WIDE * math.log(nodes / MIN_NODES) / math.log(MAX_NODES / MIN_NODES)
 
 
 def down(seconds: float) -> float:
@@ -297,21 +297,23 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a folder for growth.svg")
     parser.add_argument("--json", type=Path, help="a file for the numbers")
     parser.add_argument("--first-call", nargs=3, metavar=("SYSTEM", "PROGRAM", "STEPS"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.first_call:
-        system, program, steps = given.first_call
+    arguments = parser.parse_args()
+    if arguments.first_call:
+        system, program, steps = arguments.first_call
         print(json.dumps(first_call(system, program, int(steps))))
         return
-    if unknown := set(given.programs) - set(known):
+    if unknown := set(arguments.programs) - set(known):
         parser.error(f"no program is called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    chosen = given.programs or known
-    points = growth(chosen, [n for n in given.lengths if n <= given.most], given.repeats, given.jax_most)
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps([asdict(p) for p in points], indent=1) + "\n")
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "growth.svg").write_text(picture(points))
+    chosen = arguments.programs or known
+    points = growth(
+        chosen, [n for n in arguments.lengths if n <= arguments.most], arguments.repeats, arguments.jax_most
+    )
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps([asdict(p) for p in points], indent=1) + "\n")
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        (arguments.out / "growth.svg").write_text(picture(points))
 
 
 if __name__ == "__main__":

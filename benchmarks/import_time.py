@@ -35,8 +35,8 @@ def medians() -> dict[str, float]:
     seconds("import rlx_core, numpy; rlx_core.jit")  # byte code is written once and belongs to nobody's time
     times: dict[str, list[float]] = {program: [] for program in ("pass", *PROGRAMS.values())}
     for _ in range(REPEATS):
-        for program, found in times.items():
-            found.append(seconds(program))
+        for program, samples in times.items():
+            samples.append(seconds(program))
     start = statistics.median(times["pass"])
     return {name: 1e3 * (statistics.median(times[program]) - start) for name, program in PROGRAMS.items()}
 

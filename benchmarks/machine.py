@@ -55,21 +55,21 @@ def description() -> dict[str, str]:
     plugins, configuration = set_up(None, None)
     _, backend, _ = find_target(plugins, configuration.target)
     target = backend.target_for(configuration.options)
-    said = {"processor": processor(), "isa": str(target.properties.get("isa", "none"))}
+    facts = {"processor": processor(), "isa": str(target.properties.get("isa", "none"))}
     if target.device is not None:
-        said["device"] = f"{target.device.name} {target.device.facts.name} ({target.device.facts.driver})"
-    return said
+        facts["device"] = f"{target.device.name} {target.device.facts.name} ({target.device.facts.driver})"
+    return facts
 
 
 def processor() -> str:
     """The processor's name as the system says it, with family and model, because clouds hide the rest."""
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     with suppress(OSError):  # there is no such file outside Linux
         for row in Path("/proc/cpuinfo").read_text().splitlines():
             name, _, value = row.partition(":")
-            said.setdefault(name.strip(), value.strip())
-    named = said.get("model name") or platform.processor() or platform.machine()
-    return named + (f", family {said['cpu family']} model {said['model']}" if "cpu family" in said else "")
+            fields.setdefault(name.strip(), value.strip())
+    named = fields.get("model name") or platform.processor() or platform.machine()
+    return named + (f", family {fields['cpu family']} model {fields['model']}" if "cpu family" in fields else "")
 
 
 def limit(kind: LimitKind, threads: int) -> Limit | None:
@@ -92,13 +92,13 @@ def side_by_side(parts: Sequence[Callable[[], object]]) -> None:
 
 def peak(threads: int, rounds: int = ROUNDS) -> Limit | None:
     """Multiply-adds in registers alone, float32; `None` where llvmlite is not installed."""
-    found = multiply_adds()
-    if found is None:
+    loop = multiply_adds()
+    if loop is None:
         return None
-    function, flops_a_round, _ = found
+    function, flops_a_round, _ = loop
     out = [np.zeros(64, np.float32) for _ in range(threads)]
     parts = [partial(function, each.ctypes.data, rounds) for each in out]
-    keep = (out, found)  # the buffers and the code live as long as the program
+    keep = (out, loop)  # the buffers and the code live as long as the program
     amount = 1e-9 * flops_a_round * rounds * threads
     return Limit("peak", Program(partial(side_by_side, parts), lambda: list(keep[0])), amount, "GFLOP/s")
 
@@ -125,8 +125,8 @@ def multiply_adds() -> tuple[Callable[[int, int], None], float, Any] | None:
     machine = target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features.flatten(), opt=3)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(fma_loop(lanes, chains)), machine)
     engine.finalize_object()
-    made = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(engine.get_function_address("peak"))
-    return made, 2.0 * lanes * chains, engine
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(engine.get_function_address("peak"))
+    return function, 2.0 * lanes * chains, engine
 
 
 def fma_loop(lanes: int, chains: int) -> str:

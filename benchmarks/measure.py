@@ -74,8 +74,10 @@ def verify_threads(name: str, program: Program, threads: int) -> str | None:
         return None if program.threads == threads else f"{name} uses {program.threads} threads, not {threads}"
     if not hasattr(os, "sched_getaffinity"):
         return f"{name} cannot be asked for its threads, and this system has no affinity to hold it to"
-    given = len(os.sched_getaffinity(0))
-    return None if given == threads else f"{name} follows the affinity, which is {given} processors, not {threads}"
+    available = len(os.sched_getaffinity(0))
+    return (
+        None if available == threads else f"{name} follows the affinity, which is {available} processors, not {threads}"
+    )
 
 
 def measure(
@@ -84,16 +86,16 @@ def measure(
     *,
     is_repeatable: bool = True,
     least: int = 5,
-    most: int = 400,
+    max_rounds: int = 400,
 ) -> dict[str, Timing]:
-    """Time every program until `seconds` have passed, at least `least` rounds and at most `most`."""
+    """Time every program until `seconds` have passed, at least `least` rounds and at most `max_rounds`."""
     samples: dict[str, list[float]] = {name: [] for name in programs}
     processor: dict[str, float] = dict.fromkeys(programs, 0.0)
     wall: dict[str, float] = dict.fromkeys(programs, 0.0)
     names = list(programs)
     end = time.perf_counter() + seconds
     rounds = 0
-    while rounds < least or (rounds < most and time.perf_counter() < end):
+    while rounds < least or (rounds < max_rounds and time.perf_counter() < end):
         start = rounds % len(names)
         for name in (*names[start:], *names[:start]):
             program = programs[name]

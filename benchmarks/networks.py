@@ -21,8 +21,8 @@ class Layers(Protocol):
     def conv(self, x: Any, name: str, *, channels: int, kernel: int, stride: int = 1, groups: int = 1) -> Any:
         """A convolution with `kernel // 2` cells of padding, and its batch norm."""
 
-    def relu(self, x: Any, most: float | None = None) -> Any:
-        """`x` between 0 and `most`."""
+    def relu(self, x: Any, limit: float | None = None) -> Any:
+        """`x` between 0 and `limit`."""
 
     def max_pool(self, x: Any) -> Any:
         """Windows of 3×3 at steps of 2 with one cell of padding."""
@@ -41,41 +41,43 @@ Network = Callable[[Layers, Any], Any]
 """From images to logits."""
 
 
-def resnet18(at: Layers, x: Any) -> Any:
-    x = at.max_pool(at.relu(at.conv(x, "stem", channels=64, kernel=7, stride=2)))
+def resnet18(layers: Layers, x: Any) -> Any:
+    x = layers.max_pool(layers.relu(layers.conv(x, "stem", channels=64, kernel=7, stride=2)))
     for stage, channels in enumerate((64, 128, 256, 512)):
-        x = residual(at, x, f"{stage}a", channels, stride=1 if stage == 0 else 2)
-        x = residual(at, x, f"{stage}b", channels)
-    return at.linear(at.mean(x), "out", features=1000)
+        x = residual(layers, x, f"{stage}a", channels, stride=1 if stage == 0 else 2)
+        x = residual(layers, x, f"{stage}b", channels)
+    return layers.linear(layers.mean(x), "out", features=1000)
 
 
-def residual(at: Layers, x: Any, name: str, channels: int, *, stride: int = 1) -> Any:
+def residual(layers: Layers, x: Any, name: str, channels: int, *, stride: int = 1) -> Any:
     """Two 3×3 convolutions beside the identity, or a 1×1 convolution where the size changes."""
-    y = at.relu(at.conv(x, f"{name}1", channels=channels, kernel=3, stride=stride))
-    y = at.conv(y, f"{name}2", channels=channels, kernel=3)
-    return at.relu(at.add(y, x if stride == 1 else at.conv(x, f"{name}0", channels=channels, kernel=1, stride=stride)))
+    y = layers.relu(layers.conv(x, f"{name}1", channels=channels, kernel=3, stride=stride))
+    y = layers.conv(y, f"{name}2", channels=channels, kernel=3)
+    return layers.relu(
+        layers.add(y, x if stride == 1 else layers.conv(x, f"{name}0", channels=channels, kernel=1, stride=stride))
+    )
 
 
-def mobilenet(at: Layers, x: Any) -> Any:
-    x, before = at.relu(at.conv(x, "stem", channels=32, kernel=3, stride=2), 6.0), 32
+def mobilenet(layers: Layers, x: Any) -> Any:
+    x, before = layers.relu(layers.conv(x, "stem", channels=32, kernel=3, stride=2), 6.0), 32
     rows = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
     for row, (factor, channels, count, first) in enumerate(rows):
         for i in range(count):
             name, stride, wide = f"{row}.{i}.", first if i == 0 else 1, before * factor
-            y = x if factor == 1 else at.relu(at.conv(x, f"{name}wide", channels=wide, kernel=1), 6.0)
-            y = at.relu(at.conv(y, f"{name}each", channels=wide, kernel=3, stride=stride, groups=wide), 6.0)
-            y = at.conv(y, f"{name}back", channels=channels, kernel=1)
-            x = at.add(y, x) if stride == 1 and before == channels else y
+            y = x if factor == 1 else layers.relu(layers.conv(x, f"{name}wide", channels=wide, kernel=1), 6.0)
+            y = layers.relu(layers.conv(y, f"{name}each", channels=wide, kernel=3, stride=stride, groups=wide), 6.0)
+            y = layers.conv(y, f"{name}back", channels=channels, kernel=1)
+            x = layers.add(y, x) if stride == 1 and before == channels else y
             before = channels
-    x = at.relu(at.conv(x, "last", channels=1280, kernel=1), 6.0)
-    return at.linear(at.mean(x), "out", features=1000)
+    x = layers.relu(layers.conv(x, "last", channels=1280, kernel=1), 6.0)
+    return layers.linear(layers.mean(x), "out", features=1000)
 
 
-def small_resnet(at: Layers, x: Any) -> Any:
-    x = at.relu(at.conv(x, "stem", channels=32, kernel=3))
+def small_resnet(layers: Layers, x: Any) -> Any:
+    x = layers.relu(layers.conv(x, "stem", channels=32, kernel=3))
     for stage, channels in enumerate((32, 64, 128)):
-        x = residual(at, x, f"{stage}a", channels, stride=1 if stage == 0 else 2)
-    return at.linear(at.mean(x), "out", features=10)
+        x = residual(layers, x, f"{stage}a", channels, stride=1 if stage == 0 else 2)
+    return layers.linear(layers.mean(x), "out", features=10)
 
 
 NETWORKS: dict[str, Network] = {"resnet18": resnet18, "mobilenet": mobilenet, "small-resnet": small_resnet}
@@ -95,7 +97,7 @@ class Shapes:
         self.found |= {f"{name}.{part}": (channels,) for part in ("gamma", "beta", "mean", "var")}
         return n, channels, *(-(-size // stride) for size in sizes)
 
-    def relu(self, x: tuple[int, ...], most: float | None = None) -> tuple[int, ...]:
+    def relu(self, x: tuple[int, ...], limit: float | None = None) -> tuple[int, ...]:
         return x
 
     def max_pool(self, x: tuple[int, ...]) -> tuple[int, ...]:

@@ -52,14 +52,14 @@ def launches_of(program: Any) -> int:
 
 def host_seconds(calls: Sequence[Callable[[], Any]], rounds: int) -> list[list[float]]:
     """Of each call, in turns, the host's seconds until it returns; what it asked for is waited for untimed."""
-    found: list[list[float]] = [[] for _ in calls]
+    samples_of_calls: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
-        for call, samples in zip(calls, found, strict=True):
+        for call, samples in zip(calls, samples_of_calls, strict=True):
             start = time.perf_counter()
             result = call()
             samples.append(time.perf_counter() - start)
             result.device.synchronize()
-    return found
+    return samples_of_calls
 
 
 def print_overheads(rounds: int) -> None:
@@ -67,16 +67,16 @@ def print_overheads(rounds: int) -> None:
     programs = [steps_of(count) for count in (1, 50, 100)]
     for program in programs:
         program(x).to_host()
-    one, half, whole = host_seconds([lambda p=p: p(x) for p in programs], rounds)
+    one, half, full = host_seconds([lambda p=p: p(x) for p in programs], rounds)
     counts = [launches_of(p) for p in programs]
     print(f"host's time of a call that nobody waits for, {rounds} rounds in turns: median (least), us")
-    for count, samples in zip(counts, (one, half, whole), strict=True):
+    for count, samples in zip(counts, (one, half, full), strict=True):
         print(f"  {count:4} steps {1e6 * statistics.median(samples):9.1f} ({1e6 * min(samples):.1f})")
-    for name, of in (("median", statistics.median), ("least", min)):
-        print(f"  a launch, by the {name}s: {1e6 * (of(whole) - of(half)) / (counts[2] - counts[1]):.2f} (goal 12)")
-    print(
-        f"  goal for 100 steps: 1200 beyond their kernels; {counts[2]} steps are {1e6 * statistics.median(whole):.0f}"
-    )
+    for name, statistic in (("median", statistics.median), ("least", min)):
+        print(
+            f"  a launch, by the {name}s: {1e6 * (statistic(full) - statistic(half)) / (counts[2] - counts[1]):.2f} (goal 12)"
+        )
+    print(f"  goal for 100 steps: 1200 beyond their kernels; {counts[2]} steps are {1e6 * statistics.median(full):.0f}")
 
 
 FIRST: Final = """
@@ -101,29 +101,31 @@ print(time.perf_counter() - start)
 def print_first_calls() -> None:
     """Of two processes after one another; PoCL's own cache is another folder for each, so nothing comes from that."""
     with tempfile.TemporaryDirectory() as folder:
-        found = []
+        seconds = []
         for number in range(2):
-            own = {**os.environ, "RLX_CACHE_DIR": f"{folder}/rlx", "POCL_CACHE_DIR": f"{folder}/pocl{number}"}
-            done = subprocess.run([sys.executable, "-c", FIRST], env=own, capture_output=True, text=True, check=True)
-            found.append(float(done.stdout))
-    first, second = found
+            environment = {**os.environ, "RLX_CACHE_DIR": f"{folder}/rlx", "POCL_CACHE_DIR": f"{folder}/pocl{number}"}
+            done = subprocess.run(
+                [sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, check=True
+            )
+            seconds.append(float(done.stdout))
+    first, second = seconds
     print(f"first call: {first:.2f} s, in a second process {second:.2f} s: {second / first:.2f} of it (goal 0.3)")
 
 
 def walks(elements: int) -> dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]]:
     """By name, the program, the shapes of its arrays, and how many times it passes over the first array's bytes."""
     flat = (elements,)
-    found: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = {
+    programs: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = {
         "x * 2 + 1": (lambda x: x * 2 + 1, (flat,), 2),
         "a * b + c": (lambda a, b, c: a * b + c, (flat,) * 3, 4),
         "relu": (nn.relu, (flat,), 2),
     }
     for width in (512, 1024, 4096):
         rows, w = (elements // width, width), (width,)
-        found[f"layer norm, rows of {width}"] = (nn.layer_norm, (rows, w, w), 2)
-        found[f"RMS norm, rows of {width}"] = (lambda x, w: nn.rms_norm(x, w, eps=1e-6), (rows, w), 2)
-        found[f"softmax, rows of {width}"] = (nn.softmax, (rows,), 2)
-    return found
+        programs[f"layer norm, rows of {width}"] = (nn.layer_norm, (rows, w, w), 2)
+        programs[f"RMS norm, rows of {width}"] = (lambda x, w: nn.rms_norm(x, w, eps=1e-6), (rows, w), 2)
+        programs[f"softmax, rows of {width}"] = (nn.softmax, (rows,), 2)
+    return programs
 
 
 def print_bandwidths(elements: int, rounds: int) -> None:
@@ -164,15 +166,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.opencl", description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--elements", type=int, default=8 << 20, help="of an array, a multiple of 4096")
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
         (device, *_) = rlx.devices("rocm")
     except RlxError as error:
         print(f"nothing was timed: {error}")
         return 2
     print(repr(device))
-    print_overheads(asked.rounds)
-    print_bandwidths(asked.elements, asked.rounds)
+    print_overheads(arguments.rounds)
+    print_bandwidths(arguments.elements, arguments.rounds)
     print_first_calls()
     return 0
 

@@ -89,28 +89,28 @@ def write_json(outcomes: Sequence[Outcome], path: Path) -> None:
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """A block a case: every program with its median, its minimum, and rlx's part of its median."""
-    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    made.add_column("milliseconds", overflow="fold")
+    result = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    result.add_column("milliseconds", overflow="fold")
     for column in ("median", "minimum", "rlx / peer", "cores"):
-        made.add_column(column, justify="right", no_wrap=True)
-    made.add_column("rate", overflow="fold")
+        result.add_column(column, justify="right", no_wrap=True)
+    result.add_column("rate", overflow="fold")
     for outcome in outcomes:
         case = outcome.case
         aim = "" if case.aim is None else f"aim {case.aim:.2f}"
-        made.add_row(Text(case.name, "bold"), "", "", Text(aim, "dim"), "", "")
-        made.add_row(Text("  rlx", "bold"), *cells(outcome, outcome.rlx, outcome.threads))
+        result.add_row(Text(case.name, "bold"), "", "", Text(aim, "dim"), "", "")
+        result.add_row(Text("  rlx", "bold"), *cells(outcome, outcome.rlx, outcome.threads))
         if outcome.single is not None:
-            made.add_row(Text("  rlx, 1 thread", "bold"), *cells(outcome, outcome.single, 1))
+            result.add_row(Text("  rlx, 1 thread", "bold"), *cells(outcome, outcome.single, 1))
         for name, timing in sorted(outcome.peers.items(), key=lambda item: item[1].median):
             ratio = outcome.rlx.median / timing.median
             style = "" if name != outcome.best_peer else "green" if ratio <= (case.aim or 1.0) else "red"
-            made.add_row(f"  {name}", *cells(outcome, timing, outcome.threads, Text(f"{ratio:.2f}", style)))
-        made.add_section()
-    made.caption = (
+            result.add_row(f"  {name}", *cells(outcome, timing, outcome.threads, Text(f"{ratio:.2f}", style)))
+        result.add_section()
+    result.caption = (
         "rlx / peer below 1 is faster; cores is processor time over wall time; the part of peak or copy is of minima"
     )
-    made.caption_justify = "left"
-    return made
+    result.caption_justify = "left"
+    return result
 
 
 def cells(outcome: Outcome, timing: Timing, threads: int, ratio: Text | str = "") -> tuple[Text | str, ...]:

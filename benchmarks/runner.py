@@ -114,25 +114,29 @@ def peers_of(settings: Settings, console: Console) -> list[Peer]:
     """The peers that are installed; what is not is said once."""
     if not settings.peers:
         return []
-    found: list[Peer] = []
+    peers: list[Peer] = []
     for peer in installed():
         if isinstance(peer, Peer):
-            found.append(peer)
+            peers.append(peer)
         else:
             console.print(peer, style="yellow", highlight=False)
-    console.print("peers: " + ", ".join(f"{p.package} {p.version}" for p in found), highlight=False)
-    return found
+    console.print("peers: " + ", ".join(f"{p.package} {p.version}" for p in peers), highlight=False)
+    return peers
 
 
 def machine(console: Console, threads: int) -> None:
     """Print what everything is held against."""
     peaks = [(n, limit("peak", n)) for n in sorted({1, threads})]
-    said = [f"peak of {n} {'core' if n == 1 else 'cores'} {found.rate:.0f} {found.unit}" for n, found in peaks if found]
+    lines = [
+        f"peak of {n} {'core' if n == 1 else 'cores'} {measured.rate:.0f} {measured.unit}"
+        for n, measured in peaks
+        if measured
+    ]
     copied = limit("copy", threads)
     assert copied is not None, "NumPy copies everywhere"
-    said = [*(said or ["no llvmlite, so no peak is measured"]), f"copy {copied.rate:.1f} {copied.unit}"]
+    lines = [*(lines or ["no llvmlite, so no peak is measured"]), f"copy {copied.rate:.1f} {copied.unit}"]
     console.print(", ".join(f"{name} {value}" for name, value in description().items()), highlight=False)
-    console.print(f"{threads} {'thread' if threads == 1 else 'threads'}; {', '.join(said)}", highlight=False)
+    console.print(f"{threads} {'thread' if threads == 1 else 'threads'}; {', '.join(lines)}", highlight=False)
 
 
 def one(case: Case, peers: Sequence[Peer], settings: Settings, place: Place) -> Outcome:
@@ -152,11 +156,11 @@ def one(case: Case, peers: Sequence[Peer], settings: Settings, place: Place) -> 
     is_here = place.device is None  # what the processor can do, and one of its threads, says nothing of a device
     limits = limits_of(case, settings.threads) if is_here else {}
     single = {ONE: case.single(data)} if case.single is not None and settings.threads > 1 and is_here else {}
-    yardsticks = {f"limit {threads}": found.program for threads, found in limits.items()}
+    yardsticks = {f"limit {threads}": bound.program for threads, bound in limits.items()}
     timings = measure(
         {**programs, **single, **yardsticks}, settings.seconds, is_repeatable=case.is_repeatable, least=settings.least
     )
-    rates = {threads: found.amount / timings.pop(f"limit {threads}").minimum * 1e3 for threads, found in limits.items()}
+    rates = {threads: bound.amount / timings.pop(f"limit {threads}").minimum * 1e3 for threads, bound in limits.items()}
     alone = timings.pop(ONE, None)
     return Outcome(case, timings.pop("rlx"), timings, tuple(left_out), rates, settings.threads, alone)
 
@@ -165,8 +169,8 @@ def limits_of(case: Case, threads: int) -> dict[int, Limit]:
     """The limits of a case by number of threads."""
     if case.limit is None:
         return {}
-    wanted = {threads, 1} if case.single is not None else {threads}
-    return {n: found for n in sorted(wanted) if (found := limit(case.limit, n)) is not None}
+    counts = {threads, 1} if case.single is not None else {threads}
+    return {n: value for n in sorted(counts) if (value := limit(case.limit, n)) is not None}
 
 
 def made_by(peer: Peer, case: Case, data: object, threads: int, left_out: list[str]) -> dict[str, Program]:

@@ -102,16 +102,16 @@ def train(steps: int = STEPS) -> tuple[Params, float]:
 
 def behind(params: Params, cache: Cache, character: Any, place: Any) -> tuple[Any, Cache]:
     """Logits of what comes behind a character at a place, and the keys and values of the last places, with this one's."""
-    new, at = [], rlx.reshape(place, (1, 1))
+    new, position = [], rlx.reshape(place, (1, 1))
     h = nn.embedding(rlx.reshape(character, (1, 1)), params["embedding"])
     is_filled = rlx.reshape(np.arange(LENGTH) <= place, (1, LENGTH))
     for layer, (keys, values) in zip(params["layers"], cache, strict=True):
 
         def attend(q: Any, k: Any, v: Any, keys: Any = keys, values: Any = values) -> Any:
-            keys = nn.update_cache(keys, turned(k, at), place, ring=True)
+            keys = nn.update_cache(keys, turned(k, position), place, ring=True)
             values = nn.update_cache(values, v, place, ring=True)
             new.append((keys, values))
-            return nn.attention(turned(q, at), keys, values, mask=is_filled, num_heads=HEADS)
+            return nn.attention(turned(q, position), keys, values, mask=is_filled, num_heads=HEADS)
 
         h = layer_of(layer, h, attend)
     return (nn.rms_norm(h, params["norm"]) @ params["embedding"].T)[0, 0], new

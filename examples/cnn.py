@@ -70,8 +70,8 @@ def logits(params: Params, statistics: Statistics, x: Any, key: Any = None) -> t
 
 
 def loss(params: Params, statistics: Statistics, key: Any, x: Any, labels: Any) -> tuple[Any, Statistics]:
-    found, following = logits(params, statistics, x, key)
-    return nn.cross_entropy(found, labels), following
+    scores, following = logits(params, statistics, x, key)
+    return nn.cross_entropy(scores, labels), following
 
 
 def predicted(params: Params, statistics: Statistics, x: Any) -> Any:
@@ -83,11 +83,11 @@ def bent(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     n = len(images)
     maps = np.eye(2) + 0.12 * rng.standard_normal((n, 2, 2))
     grid = np.stack(np.meshgrid(np.arange(8), np.arange(8), indexing="ij"), axis=-1).reshape(64, 2) - 3.5
-    at = grid @ maps + 3.5 + 0.4 * rng.standard_normal((n, 1, 2)) + 1  # in an image with an empty edge
-    at = np.clip(at, 0, 8.999)
-    corner = at.astype(int)
+    points = grid @ maps + 3.5 + 0.4 * rng.standard_normal((n, 1, 2)) + 1  # in an image with an empty edge
+    points = np.clip(points, 0, 8.999)
+    corner = points.astype(int)
     up, left = np.moveaxis(corner, -1, 0)
-    down_share, right_share = np.moveaxis(at - corner, -1, 0)
+    down_share, right_share = np.moveaxis(points - corner, -1, 0)
     wide, which = np.pad(images[:, 0], ((0, 0), (1, 1), (1, 1))), np.arange(n)[:, None]
     upper = (1 - right_share) * wide[which, up, left] + right_share * wide[which, up, left + 1]
     lower = (1 - right_share) * wide[which, up + 1, left] + right_share * wide[which, up + 1, left + 1]
@@ -110,8 +110,8 @@ def train(images: np.ndarray, labels: np.ndarray) -> tuple[Params, Statistics]:
     state, key = optimiser.init(params), rlx.random.key(0)
     for epoch in range(EPOCHS):
         for x, y in batches(images, labels, seed=epoch):
-            key, own = rlx.random.split(key)
-            params, state, (_, statistics) = step(params, state, statistics, own, x, y)
+            key, step_key = rlx.random.split(key)
+            params, state, (_, statistics) = step(params, state, statistics, step_key, x, y)
     return params, statistics
 
 
@@ -124,12 +124,12 @@ def picture(images: np.ndarray) -> str:
 def main() -> None:
     images, labels, held_out, true = data()
     params, statistics = train(images, labels)
-    found = np.asarray(rlx.jit(predicted)(params, statistics, held_out))
-    wrong = np.flatnonzero(found != true)[:6]
+    predictions = np.asarray(rlx.jit(predicted)(params, statistics, held_out))
+    wrong = np.flatnonzero(predictions != true)[:6]
     shown = wrong if len(wrong) else np.arange(6)
     print(picture(held_out[shown]))
-    print("read as " + ", ".join(f"{f} (is {t})" for f, t in zip(found[shown], true[shown], strict=True)))
-    print(f"held-out accuracy {np.mean(found == true):.2%}, {np.sum(found != true)} of {len(true)} wrong")
+    print("read as " + ", ".join(f"{f} (is {t})" for f, t in zip(predictions[shown], true[shown], strict=True)))
+    print(f"held-out accuracy {np.mean(predictions == true):.2%}, {np.sum(predictions != true)} of {len(true)} wrong")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from rlx_core import nn, optim
 STEPS, BATCH, WIDTH, BLOCKS, TIMES = 3000, 128, 256, 3, 100
 PICTURE = Path("demo-out/diffusion.png")
 
-KEPT = np.cos(np.linspace(0.02, 0.99, TIMES + 1) * np.pi / 2).astype(np.float32) ** 2
+SIGNAL = np.cos(np.linspace(0.02, 0.99, TIMES + 1) * np.pi / 2).astype(np.float32) ** 2
 """The share of an image's variance left at each time, from nearly all to nearly nothing (Nichol, Dhariwal 2021)."""
 
 Params = dict[str, Any]
@@ -52,27 +52,27 @@ def loss(params: Params, key: Any, x: Any, digit: Any) -> Any:
     time_key, noise_key = rlx.random.split(key)
     time = rlx.random.randint(time_key, (x.shape[0],), 1, TIMES + 1)
     noise = rlx.random.normal(noise_key, x.shape)
-    kept = rlx.take(KEPT, time)[:, None]
-    mixed = rlx.sqrt(kept) * x + rlx.sqrt(1 - kept) * noise
+    signal = rlx.take(SIGNAL, time)[:, None]
+    mixed = rlx.sqrt(signal) * x + rlx.sqrt(1 - signal) * noise
     return nn.mean_squared_error(noise_in(params, mixed, time, digit), noise)
 
 
 def drawn(params: Params, key: Any, digit: Any) -> Any:
     """Images f32[n, 64] of digits i64[n], from noise at the last time to none at time 0 (Ho, Jain, Abbeel 2020)."""
-    first, rest = rlx.random.split(key)
+    first, step_keys = rlx.random.split(key)
     shape = (digit.shape[0], 64)
 
     def step(x: Any, now: Any) -> tuple[Any, None]:
-        time, kept, before, key = now
+        time, signal, before, key = now
         noise = noise_in(params, x, rlx.broadcast_to(time, shape[:1]), digit)
-        image = rlx.clip((x - rlx.sqrt(1 - kept) * noise) / rlx.sqrt(kept), -1, 1)
-        lost = 1 - kept / before
-        mean = (rlx.sqrt(before) * lost * image + rlx.sqrt(kept / before) * (1 - before) * x) / (1 - kept)
-        spread = rlx.sqrt(lost * (1 - before) / (1 - kept))
+        image = rlx.clip((x - rlx.sqrt(1 - signal) * noise) / rlx.sqrt(signal), -1, 1)
+        lost = 1 - signal / before
+        mean = (rlx.sqrt(before) * lost * image + rlx.sqrt(signal / before) * (1 - before) * x) / (1 - signal)
+        spread = rlx.sqrt(lost * (1 - before) / (1 - signal))
         return mean + spread * rlx.random.normal(key, shape), None
 
     times = np.arange(TIMES, 0, -1)
-    moments = (times, KEPT[times], KEPT[times - 1], rlx.random.split(rest, TIMES))
+    moments = (times, SIGNAL[times], SIGNAL[times - 1], rlx.random.split(step_keys, TIMES))
     return rlx.scan(step, rlx.random.normal(first, shape), moments)[0]
 
 
@@ -90,9 +90,9 @@ def train(images: np.ndarray, digits: np.ndarray, key: Any) -> tuple[Params, flo
     return params, float(np.mean(values[-200:]))
 
 
-def read(found: np.ndarray, images: np.ndarray, digits: np.ndarray) -> np.ndarray:
+def read(drawings: np.ndarray, images: np.ndarray, digits: np.ndarray) -> np.ndarray:
     """The digit of the nearest true image to each."""
-    distances = (found**2).sum(1)[:, None] - 2 * found @ images.T + (images**2).sum(1)
+    distances = (drawings**2).sum(1)[:, None] - 2 * drawings @ images.T + (images**2).sum(1)
     return digits[distances.argmin(axis=1)]
 
 
@@ -108,12 +108,12 @@ def main() -> None:
     images = (images / 8 - 1).astype(np.float32)
     first, second = rlx.random.split(rlx.random.key(0))
     params, value = train(images, digits, first)
-    asked = np.repeat(np.arange(10), 20)
-    found = np.asarray(rlx.jit(drawn)(params, second, asked))
-    save_picture(found.reshape(10, 20, 64), PICTURE)
+    requested = np.repeat(np.arange(10), 20)
+    drawings = np.asarray(rlx.jit(drawn)(params, second, requested))
+    save_picture(drawings.reshape(10, 20, 64), PICTURE)
     print(f"{PICTURE}: twenty drawings of each digit; loss {value:.3f}")
-    wrong = np.sum(read(found, images, digits) != asked)
-    print(f"{wrong} of {len(asked)} drawings are nearest to an image of another digit than was asked for")
+    wrong = np.sum(read(drawings, images, digits) != requested)
+    print(f"{wrong} of {len(requested)} drawings are nearest to an image of another digit than was asked for")
 
 
 if __name__ == "__main__":

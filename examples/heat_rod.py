@@ -28,17 +28,17 @@ def initial(seed: int = 0) -> Params:
     return weights | {f"b{i}": np.zeros(n, np.float32) for i, n in enumerate((HIDDEN, HIDDEN, 1))}
 
 
-def temperature(params: Params, at: Any) -> Any:
+def temperature(params: Params, point: Any) -> Any:
     """The network at one point (x, t)."""
-    h = rlx.tanh(at @ params["w0"] + params["b0"])
+    h = rlx.tanh(point @ params["w0"] + params["b0"])
     h = rlx.tanh(h @ params["w1"] + params["b1"])
     return (h @ params["w2"] + params["b2"])[0]
 
 
-def residual(params: Params, at: Any) -> Any:
+def residual(params: Params, point: Any) -> Any:
     """u_t - u_xx / π² at one point: 0 where the equation holds."""
-    slope = rlx.grad(lambda p: temperature(params, p))(at)
-    curvature = rlx.hessian(lambda p: temperature(params, p))(at)
+    slope = rlx.grad(lambda p: temperature(params, p))(point)
+    curvature = rlx.hessian(lambda p: temperature(params, p))(point)
     return slope[1] - curvature[0, 0] / np.float32(np.pi**2)
 
 
@@ -82,9 +82,9 @@ def main() -> None:
     params = train()
     t, x = np.meshgrid(np.linspace(0, 1, 12, dtype="f4"), np.linspace(0, 1, 60, dtype="f4"), indexing="ij")
     grid = np.stack([x.ravel(), t.ravel()], axis=-1)
-    found = np.asarray(rlx.vmap(temperature, in_axes=(None, 0))(params, grid)).reshape(t.shape)
-    print(picture(found))
-    print(f"largest error {np.abs(found - np.exp(-t) * np.sin(np.pi * x)).max():.4f} of temperatures up to 1")
+    temperatures = np.asarray(rlx.vmap(temperature, in_axes=(None, 0))(params, grid)).reshape(t.shape)
+    print(picture(temperatures))
+    print(f"largest error {np.abs(temperatures - np.exp(-t) * np.sin(np.pi * x)).max():.4f} of temperatures up to 1")
 
 
 if __name__ == "__main__":

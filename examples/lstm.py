@@ -80,13 +80,13 @@ def main() -> None:
     params, values = train()
     print(f"loss {curve(values)}")
     x, true = sequences(1000, LENGTH, seed=0)
-    found = np.asarray(rlx.jit(answer)(params, x))
+    answers = np.asarray(rlx.jit(answer)(params, x))
     for i in range(5):
         places = np.flatnonzero(x[i, :, 1])
         terms = " + ".join(f"{x[i, k, 0]:.3f} (step {k:2})" for k in places)
-        print(f"{terms} = {true[i]:.3f}, and the answer was {found[i]:.3f}")
+        print(f"{terms} = {true[i]:.3f}, and the answer was {answers[i]:.3f}")
     print(
-        f"off by {np.sqrt(np.mean((found - true) ** 2)):.4f}, in the root of the mean square over {len(true)} new sequences"
+        f"off by {np.sqrt(np.mean((answers - true) ** 2)):.4f}, in the root of the mean square over {len(true)} new sequences"
     )
 
 

@@ -47,9 +47,9 @@ def moved(params: Params, place: Any, time: float) -> Any:
 def loss(params: Params, starts: Any, followed: Any) -> Any:
     """Starts f32[batch, 2], and where the spiral was at the times after them, f32[ahead, batch, 2]."""
 
-    def step(place: Any, there: Any) -> tuple[Any, Any]:
+    def step(place: Any, target: Any) -> tuple[Any, Any]:
         place = moved(params, place, EVERY)
-        return place, rlx.mean((place - there) ** 2)
+        return place, rlx.mean((place - target) ** 2)
 
     return rlx.mean(rlx.scan(step, starts, followed)[1])
 
@@ -73,8 +73,8 @@ def train(path: np.ndarray, steps: int = STEPS) -> tuple[Params, float]:
     params, value = initial(), np.float32(0)
     state = optimiser.init(params)
     for i in range(steps):
-        at = np.random.default_rng(i).integers(0, len(path) - AHEAD, BATCH)
-        params, state, value = step(params, state, path[at], path[at + np.arange(1, AHEAD + 1)[:, None]])
+        starts = np.random.default_rng(i).integers(0, len(path) - AHEAD, BATCH)
+        params, state, value = step(params, state, path[starts], path[starts + np.arange(1, AHEAD + 1)[:, None]])
     return params, float(value)
 
 
@@ -83,10 +83,10 @@ def followed(params: Params, place: Any) -> Any:
     return rlx.scan(lambda place, _: (moved(params, place, EVERY), place), place, None, length=300)[1]
 
 
-def picture(true: np.ndarray, found: np.ndarray, rows: int = 21) -> str:
+def picture(true: np.ndarray, predicted: np.ndarray, rows: int = 21) -> str:
     """The spiral in dots, and where the network went, in o."""
     board = [[" "] * (2 * rows) for _ in range(rows)]
-    for path, mark in ((true, "."), (found, "o")):
+    for path, mark in ((true, "."), (predicted, "o")):
         for x, y in np.clip(path, -2.2, 2.2):
             board[int((2.2 - y) / 4.4 * (rows - 1))][int((x + 2.2) / 4.4 * (2 * rows - 1))] = mark
     return "\n".join("".join(row).rstrip() for row in board)
@@ -95,9 +95,9 @@ def picture(true: np.ndarray, found: np.ndarray, rows: int = 21) -> str:
 def main() -> None:
     path = spiral()
     params, _ = train(path)
-    found = np.asarray(rlx.jit(followed)(params, path[0]))
-    print(picture(path[:300], found))
-    print(f"mean distance from the spiral over 300 points {np.linalg.norm(found - path[:300], axis=-1).mean():.3f}")
+    predicted = np.asarray(rlx.jit(followed)(params, path[0]))
+    print(picture(path[:300], predicted))
+    print(f"mean distance from the spiral over 300 points {np.linalg.norm(predicted - path[:300], axis=-1).mean():.3f}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import rlx_core as rlx
 from rlx_core import nn, optim
 
 STEPS = 600
-HELD = 359  # a fifth
+TEST_COUNT = 359  # a fifth
 
 
 def initial(seed: int = 0) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def main() -> None:
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
     x, y = (images[order] / 16).astype(np.float32), labels[order].astype(np.int64)
-    params = trained(logits, initial(), x[HELD:], y[HELD:])
+    params = trained(logits, initial(), x[TEST_COUNT:], y[TEST_COUNT:])
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "digits.onnx"
@@ -62,12 +62,12 @@ def main() -> None:
         model = rlx.load(path)
     print(f"inputs {dict(model.inputs)}, parameters {sorted(model.parameters)}")
 
-    wrong = np.argmax(model(x[:HELD]), axis=-1) != y[:HELD]
-    print(f"read back: {wrong.sum()} of {HELD} held-out digits wrong")
+    wrong = np.argmax(model(x[:TEST_COUNT]), axis=-1) != y[:TEST_COUNT]
+    print(f"read back: {wrong.sum()} of {TEST_COUNT} held-out digits wrong")
     negatives = 1 - x  # black on white
-    better = trained(model.function, model.parameters, negatives[HELD:], y[HELD:])
-    wrong = np.argmax(model.function(better, negatives[:HELD]), axis=-1) != y[:HELD]
-    print(f"trained on: {wrong.sum()} of {HELD} negatives wrong")
+    better = trained(model.function, model.parameters, negatives[TEST_COUNT:], y[TEST_COUNT:])
+    wrong = np.argmax(model.function(better, negatives[:TEST_COUNT]), axis=-1) != y[:TEST_COUNT]
+    print(f"trained on: {wrong.sum()} of {TEST_COUNT} negatives wrong")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import rlx_onnx
 from rlx_core import nn
 
 OUT = Path("demo-out/faces.png")
-CELL, FACES, SURE = 4, 8, 0.5
+CELL, FACES, MIN_SCORE = 4, 8, 0.5
 """Pixels a cell of the detector's maps, the most faces that are looked for, and the score from which one is a face."""
 
 
@@ -34,17 +34,17 @@ def boxes(maps: dict[str, Any]) -> tuple[Any, Any]:
     """The best boxes `f32[faces, 4]` (left, top, right, bottom) and their scores: peaks of the first map."""
     heat, size, offset, _ = maps.values()  # f32[1, 1 | 2 | 2 | 10, rows, columns]
     peaks = rlx.where(heat == nn.max_pool(heat, 3, stride=1, padding=1), heat, 0.0)
-    scores, at = rlx.top_k(rlx.reshape(peaks, (-1,)), FACES)
-    row, column = at // heat.shape[3], at % heat.shape[3]
-    centre = rlx.stack([row, column], axis=1) + 0.5 + cells(offset, at)
-    half = rlx.exp(cells(size, at)) / 2
+    scores, cells_of_peaks = rlx.top_k(rlx.reshape(peaks, (-1,)), FACES)
+    row, column = cells_of_peaks // heat.shape[3], cells_of_peaks % heat.shape[3]
+    centre = rlx.stack([row, column], axis=1) + 0.5 + cells(offset, cells_of_peaks)
+    half = rlx.exp(cells(size, cells_of_peaks)) / 2
     corners = rlx.concat([centre - half, centre + half], axis=1) * CELL
     return rlx.take(corners, np.array([1, 0, 3, 2]), axis=1), scores
 
 
-def cells(image: Any, at: Any) -> Any:
+def cells(image: Any, positions: Any) -> Any:
     """Rows of a map `f32[1, c, rows, columns]` at places: `f32[places, c]`."""
-    return rlx.take(rlx.reshape(image, (image.shape[1], -1)), at, axis=1).T
+    return rlx.take(rlx.reshape(image, (image.shape[1], -1)), positions, axis=1).T
 
 
 def main() -> None:
@@ -58,8 +58,8 @@ def main() -> None:
     def detect(picture: Any) -> tuple[Any, Any]:
         return boxes(model(rlx.astype(rlx.permute_dims(picture, (2, 0, 1)), "f32")[None]))
 
-    found, scores = detect(picture)
-    faces = found[scores > SURE]
+    detected, scores = detect(picture)
+    faces = detected[scores > MIN_SCORE]
     draw = ImageDraw.Draw(photograph)
     for number, box in enumerate(faces):
         draw.rectangle(box.tolist(), outline=(255, 40, 40), width=4)

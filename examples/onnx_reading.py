@@ -39,13 +39,13 @@ def lines(page: Image.Image) -> list[tuple[int, int, int, int]]:
     path, spec = file("rapidocr-onnxruntime", "ch_PP-OCRv4_det_infer.onnx"), f"f32[1, 3, {sides[1]}, {sides[0]}]"
     model = rlx_onnx.load(path, inputs={"x": spec})
     chances = model(as_input(page.resize(sides)))[0, 0]
-    across, down, found = page.width / sides[0], page.height / sides[1], []
+    across, down, boxes = page.width / sides[0], page.height / sides[1], []
     for rows, columns in ndimage.find_objects(ndimage.label(chances > 0.3)[0]):
         more = 0.4 * (rows.stop - rows.start)  # what is found is the middle of a line
         left, right = (columns.start - more) * across, (columns.stop + more) * across
         top, bottom = (rows.start - more) * down, (rows.stop + more) * down
-        found.append((max(int(left), 0), max(int(top), 0), int(right), int(bottom)))
-    return sorted(found, key=lambda box: box[1])
+        boxes.append((max(int(left), 0), max(int(top), 0), int(right), int(bottom)))
+    return sorted(boxes, key=lambda box: box[1])
 
 
 def texts(page: Image.Image, boxes: list[tuple[int, int, int, int]]) -> list[tuple[str, float]]:
@@ -59,21 +59,26 @@ def texts(page: Image.Image, boxes: list[tuple[int, int, int, int]]) -> list[tup
         batch[number, :, :, :width] = as_input(line.resize((width, HEIGHT)))
     model = rlx_onnx.load(path, inputs={"x": f"f32[{len(boxes)}, 3, {HEIGHT}, {WIDTH}]"})
     chances = model(batch)  # f32[lines, steps, signs]
-    best, sure = chances.argmax(axis=-1), chances.max(axis=-1)
+    best, confidence = chances.argmax(axis=-1), chances.max(axis=-1)
     starts = (best != 0) & (best != np.pad(best, ((0, 0), (1, 0)))[:, :-1])
-    return [("".join(signs[i] for i in best[n][at]), float(sure[n][at].mean())) for n, at in enumerate(starts)]
+    return [
+        ("".join(signs[i] for i in best[n][columns]), float(confidence[n][columns].mean()))
+        for n, columns in enumerate(starts)
+    ]
 
 
 def main() -> None:
     page = Image.open(file("scikit-image", "page.png")).convert("RGB").resize((768, 382))
     boxes = lines(page)
-    found = [(box, *text) for box, text in zip(boxes, texts(page, boxes), strict=True) if text[1] > 0.5]
-    for box, text, sure in found:
+    recognised = [(box, *text) for box, text in zip(boxes, texts(page, boxes), strict=True) if text[1] > 0.5]
+    for box, text, confidence in recognised:
         ImageDraw.Draw(page).rectangle(box, outline=(200, 0, 0), width=2)
-        print(f"{sure:.2f}  {text}")
+        print(f"{confidence:.2f}  {text}")
     OUT.parent.mkdir(exist_ok=True)
     page.save(OUT)
-    print(f"{len(found)} lines in {OUT}, {np.mean([sure for *_, sure in found]):.2f} sure of a sign")
+    print(
+        f"{len(recognised)} lines in {OUT}, {np.mean([confidence for *_, confidence in recognised]):.2f} sure of a sign"
+    )
 
 
 if __name__ == "__main__":

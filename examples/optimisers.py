@@ -76,8 +76,8 @@ def main() -> None:
     right: dict[str, float] = {}
     for name, optimiser in OPTIMISERS.items():
         params, values = trained(optimiser)
-        found = np.argmax(np.asarray(rlx.jit(logits)(params, points)), axis=-1)
-        right[name] = float(np.mean(found == labels))
+        predictions = np.argmax(np.asarray(rlx.jit(logits)(params, points)), axis=-1)
+        right[name] = float(np.mean(predictions == labels))
         print(f"{name:>15} {curve(values)} loss {values[-20:].mean():.4f}, right {right[name]:.1%}")
     print(f"best: {max(right, key=lambda name: right[name])}, {max(right.values()):.1%} of points they had not seen")
 

@@ -68,11 +68,11 @@ def main() -> None:
     known = encoded(SENTENCES)
     for question in sys.argv[1:] or ANSWERS:
         print(f"{question:40} {SENTENCES[(known @ encoded([question])[0]).argmax()]}")
-    found = (known @ encoded(list(ANSWERS)).T).argmax(0)
+    nearest = (known @ encoded(list(ANSWERS)).T).argmax(0)
     begun = time.perf_counter()
     encoded(SENTENCES)
     rate = len(SENTENCES) / (time.perf_counter() - begun)
-    print(f"{sum(found == range(len(found)))} of {len(found)} answered, {rate:.0f} sentences a second")
+    print(f"{sum(nearest == range(len(nearest)))} of {len(nearest)} answered, {rate:.0f} sentences a second")
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ def packaged(data: Data) -> Program:
     import rlx_core as rlx  # here, because only this case needs it
 
     keep = tempfile.TemporaryDirectory()
-    given = minilm.data(data["batch"], data["length"])
-    rlx.package(minilm.compiled(given), Path(keep.name) / PACKAGE)
+    sizes = minilm.data(data["batch"], data["length"])
+    rlx.package(minilm.compiled(sizes), Path(keep.name) / PACKAGE)
 
     def run() -> Any:
         return first_call("package", data, Path(keep.name))

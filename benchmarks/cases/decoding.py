@@ -15,15 +15,15 @@ import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 from rlx_core import nn
 
-__all__ = ["CASES", "FEATURES", "HEADS", "LAYERS", "ROOM", "no_cache"]
+__all__ = ["CASES", "FEATURES", "HEADS", "LAYERS", "MAX_LENGTH", "no_cache"]
 
-VOCABULARY, FEATURES, HEADS, LAYERS, ROOM, TOKENS = 4096, 384, 6, 6, 256, 32
+VOCABULARY, FEATURES, HEADS, LAYERS, MAX_LENGTH, TOKENS = 4096, 384, 6, 6, 256, 32
 
 
 def data() -> Data:
     rng = np.random.default_rng(0)
     d = FEATURES
-    shapes: dict[str, tuple[int, ...]] = {"embedding": (VOCABULARY, d), "positions": (ROOM, d), "norm": (d,)}
+    shapes: dict[str, tuple[int, ...]] = {"embedding": (VOCABULARY, d), "positions": (MAX_LENGTH, d), "norm": (d,)}
     for i in range(LAYERS):
         shapes |= {f"norm_a{i}": (d,), f"qkv{i}": (d, 3 * d), f"out{i}": (d, d)}
         shapes |= {f"norm_b{i}": (d,), f"up{i}": (d, 4 * d), f"down{i}": (4 * d, d)}
@@ -35,7 +35,7 @@ def data() -> Data:
 
 def no_cache() -> list[np.ndarray]:
     """Keys and values of every layer, one after the other: `[1, room, d]`."""
-    return [np.zeros((1, ROOM, FEATURES), np.float32) for _ in range(2 * LAYERS)]
+    return [np.zeros((1, MAX_LENGTH, FEATURES), np.float32) for _ in range(2 * LAYERS)]
 
 
 def step(params: Mapping[str, Any], cache: Sequence[Any], token: Any, place: Any) -> tuple[Any, Any, list[Any]]:
@@ -43,7 +43,7 @@ def step(params: Mapping[str, Any], cache: Sequence[Any], token: Any, place: Any
     h = rlx.reshape(
         rlx.take(params["embedding"], token, axis=0) + rlx.take(params["positions"], place, axis=0), (1, 1, -1)
     )
-    seen = rlx.reshape(np.arange(ROOM) <= place, (1, ROOM))
+    seen = rlx.reshape(np.arange(MAX_LENGTH) <= place, (1, MAX_LENGTH))
     new: list[Any] = []
     for i in range(LAYERS):
         q, k, v = rlx.split(nn.rms_norm(h, params[f"norm_a{i}"], eps=1e-5) @ params[f"qkv{i}"], 3, axis=-1)

@@ -33,10 +33,10 @@ def from_package(package: str, file: str, **feeds: np.ndarray) -> Data:
     files = importlib.metadata.files(package) or []
     model = onnx.load(str(next(each.locate() for each in files if each.name == file)))
     initial = {each.name for each in model.graph.initializer}
-    own = [each for each in model.graph.input if each.name not in initial]
+    inputs = [each for each in model.graph.input if each.name not in initial]
     del model.graph.input[:]  # weights among the inputs are values that may be given, which nobody's compiler may fold
-    model.graph.input.extend(own)
-    named = {each.name: feeds[each.name.replace(".", "_")] for each in own}
+    model.graph.input.extend(inputs)
+    named = {each.name: feeds[each.name.replace(".", "_")] for each in inputs}
     for each in model.graph.input:
         for dim, size in zip(each.type.tensor_type.shape.dim, named[each.name].shape, strict=True):
             dim.dim_value = size
@@ -61,8 +61,8 @@ def imported(data: Data) -> Program:
     feeds = list(data["feeds"].values())
 
     def results() -> list[Any]:
-        found = compiled(*feeds)
-        return list(found.values()) if isinstance(found, Mapping) else [found]
+        outputs = compiled(*feeds)
+        return list(outputs.values()) if isinstance(outputs, Mapping) else [outputs]
 
     return Program(lambda: compiled(*feeds), results)
 

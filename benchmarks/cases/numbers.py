@@ -23,14 +23,14 @@ ONE_THREAD: Mapping[str, Any] = {"options": {"cpu.threads": 1}}
 
 def moments(numbers: Any) -> list[float]:
     """Mean and deviation, in float64."""
-    found = np.asarray(numbers, np.float64)
-    return [found.mean(), found.std()]
+    values = np.asarray(numbers, np.float64)
+    return [values.mean(), values.std()]
 
 
 def parts(numbers: Any) -> list[np.ndarray]:
     """Real and imaginary parts."""
-    found = np.asarray(numbers)
-    return [found.real, found.imag]
+    values = np.asarray(numbers)
+    return [values.real, values.imag]
 
 
 def drawing(draw: Callable[..., Any], data: Data, config: Mapping[str, Any] | None = None) -> Program:
@@ -72,11 +72,11 @@ def adamw(data: Data) -> Program:
 
     compiled = rlx.jit(step, donate=("params", "state"))
     grads = data["grads"]
-    held = data["params"].copy(), optimiser.init(data["params"])
+    params_and_state = data["params"].copy(), optimiser.init(data["params"])
 
     def run() -> None:
-        nonlocal held
-        held = compiled(*held, grads)
+        nonlocal params_and_state
+        params_and_state = compiled(*params_and_state, grads)
 
     def results() -> list[Any]:
         return [compiled(data["params"].copy(), optimiser.init(data["params"]), grads)[0]]

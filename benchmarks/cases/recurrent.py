@@ -18,7 +18,7 @@ from rlx_core import nn
 
 __all__ = ["CASES"]
 
-STEPS, FEATURES, SMALL_STEPS, SMALL = 128, 256, 10_000, 16
+STEPS, FEATURES, SMALL_STEPS, SMALL_FEATURES = 128, 256, 10_000, 16
 
 
 def lstm_data(batch: int) -> Data:
@@ -31,7 +31,10 @@ def lstm_data(batch: int) -> Data:
 
 def scan_data() -> Data:
     rng = np.random.default_rng(0)
-    w, c, xs = (rng.standard_normal(shape) for shape in ((SMALL, SMALL), (SMALL,), (SMALL_STEPS, SMALL)))
+    w, c, xs = (
+        rng.standard_normal(shape)
+        for shape in ((SMALL_FEATURES, SMALL_FEATURES), (SMALL_FEATURES,), (SMALL_STEPS, SMALL_FEATURES))
+    )
     return {"arrays": [(0.1 * a).astype(np.float32) for a in (w, c, xs)]}
 
 
@@ -40,8 +43,8 @@ def run_lstm(params: Any, x: Any) -> Any:
 
 
 def lstm_loss(params: Any, x: Any, y: Any) -> Any:
-    found = run_lstm(params, x)
-    return rlx.mean(found * found) - y
+    outputs = run_lstm(params, x)
+    return rlx.mean(outputs * outputs) - y
 
 
 def run_scan(w: Any, c: Any, xs: Any) -> Any:

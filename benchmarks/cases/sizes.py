@@ -51,8 +51,8 @@ def first_calls(make: Callable[[], Any], inputs: Callable[[int], tuple[Any, ...]
         return function(*inputs(ROWS + next(calls) % 256))  # of which the programs of 64 are kept
 
     def results() -> list[Any]:
-        found = make()(*inputs(ROWS))
-        return found if isinstance(found, list) else [found]
+        outputs = make()(*inputs(ROWS))
+        return outputs if isinstance(outputs, list) else [outputs]
 
     return Program(run, results)
 
@@ -72,12 +72,12 @@ FEATURES, ROUNDS, DEGREE = 16, 3, 3
 
 
 def graph_data() -> Data:
-    rng, most = np.random.default_rng(0), ROWS + 256
+    rng, max_rows = np.random.default_rng(0), ROWS + 256
     shapes = [(2 * FEATURES, FEATURES), (FEATURES, FEATURES)] * ROUNDS
     return {
         "weights": [rng.standard_normal(shape, dtype=np.float32) * 0.1 for shape in shapes],
-        "x": rng.standard_normal((most, FEATURES), dtype=np.float32),
-        "edges": rng.integers(0, ROWS, (2, DEGREE * most), dtype=np.int32),
+        "x": rng.standard_normal((max_rows, FEATURES), dtype=np.float32),
+        "edges": rng.integers(0, ROWS, (2, DEGREE * max_rows), dtype=np.int32),
     }
 
 

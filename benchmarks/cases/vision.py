@@ -43,8 +43,8 @@ class Layers:
         self.running |= {f"{name}.mean": mean, f"{name}.var": var}
         return y
 
-    def relu(self, x: Any, most: float | None = None) -> Any:
-        return nn.relu(x) if most is None else rlx.minimum(nn.relu(x), most)
+    def relu(self, x: Any, limit: float | None = None) -> Any:
+        return nn.relu(x) if limit is None else rlx.minimum(nn.relu(x), limit)
 
     def max_pool(self, x: Any) -> Any:
         return nn.max_pool(x, 3, 2, 1)

@@ -32,8 +32,8 @@ class Peer:
 
     def make(self, kind: str, data: Data, threads: int) -> Mapping[str, Program]:
         """Its programs for a case, by the name that the table shows."""
-        made: Mapping[str, Program] = self.module.make(kind, data, threads)
-        return made
+        programs: Mapping[str, Program] = self.module.make(kind, data, threads)
+        return programs
 
 
 def installed() -> Iterator[Peer | str]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.case import Data, Program
-from benchmarks.cases.decoding import HEADS, LAYERS, ROOM, no_cache
+from benchmarks.cases.decoding import HEADS, LAYERS, MAX_LENGTH, no_cache
 from benchmarks.cases.numbers import RATE, moments, parts
 
 __all__ = ["MAKERS", "lstm_loss"]
@@ -35,13 +35,13 @@ def run_lstm(params: Mapping[str, Any], x: Any) -> Any:
 
 
 def lstm_loss(params: Mapping[str, Any], x: Any, y: Any) -> Any:
-    found = run_lstm(params, x)
-    return (found * found).mean() - y
+    outputs = run_lstm(params, x)
+    return (outputs * outputs).mean() - y
 
 
 def timed(function: Callable[..., Any], *inputs: Any, results: Callable[[Any], Sequence[Any]] | None = None) -> Program:
     compiled = jax.jit(function)
-    read = results or (lambda found: [found])
+    read = results or (lambda output: [output])
     return Program(lambda: compiled(*inputs).block_until_ready(), lambda: read(compiled(*inputs)))
 
 
@@ -69,7 +69,7 @@ def rms_norm(x: Any, g: Any) -> Any:
 
 def decode_step(params: Mapping[str, Any], cache: Sequence[Any], token: Any, place: Any) -> tuple[Any, Any, list[Any]]:
     h = params["embedding"][token] + params["positions"][place]
-    seen, new = jnp.arange(ROOM) <= place, []
+    seen, new = jnp.arange(MAX_LENGTH) <= place, []
     for i in range(LAYERS):
         q, k, v = jnp.split(rms_norm(h, params[f"norm_a{i}"]) @ params[f"qkv{i}"], 3)
         keys, values = (
@@ -77,7 +77,7 @@ def decode_step(params: Mapping[str, Any], cache: Sequence[Any], token: Any, pla
             for c, n in ((cache[2 * i], k), (cache[2 * i + 1], v))
         )
         new += [keys, values]
-        heads, by_head = q.reshape(HEADS, -1), (a.reshape(ROOM, HEADS, -1) for a in (keys, values))
+        heads, by_head = q.reshape(HEADS, -1), (a.reshape(MAX_LENGTH, HEADS, -1) for a in (keys, values))
         their_keys, their_values = by_head
         scores = jnp.einsum("hd,rhd->hr", heads, their_keys) / math.sqrt(heads.shape[-1])
         weights = jax.nn.softmax(jnp.where(seen, scores, -1e30))
@@ -96,8 +96,8 @@ def decode(data: Data) -> Mapping[str, Program]:
     def written(compiled: Callable[..., Any]) -> list[Any]:
         cache, token, tokens, scores = [jnp.asarray(c) for c in no_cache()], 1, [], None
         for place in range(data["tokens"]):
-            found, scores, cache = compiled(cache, token, place)
-            token = int(found)
+            next_token, scores, cache = compiled(cache, token, place)
+            token = int(next_token)
             tokens.append(token)
         return [np.array(tokens), scores]
 
@@ -132,11 +132,11 @@ def adamw(data: Data) -> Mapping[str, Program]:
         p = jnp.array(data["params"])
         return p, jnp.zeros_like(p), jnp.zeros_like(p), jnp.zeros((), jnp.float32)
 
-    held = fresh()
+    state = fresh()
 
     def run() -> None:
-        nonlocal held
-        held = jax.block_until_ready(compiled(*held, grads))
+        nonlocal state
+        state = jax.block_until_ready(compiled(*state, grads))
 
     return {"jax.jit donated": Program(run, lambda: [compiled(*fresh(), grads)[0]])}
 

@@ -35,8 +35,8 @@ class Layers:
         factor = gamma * jax.lax.rsqrt(var + EPS)
         return (y - mean[:, None, None]) * factor[:, None, None] + beta[:, None, None]
 
-    def relu(self, x: Any, most: float | None = None) -> Any:
-        return jax.nn.relu(x) if most is None else jnp.clip(x, 0.0, most)
+    def relu(self, x: Any, limit: float | None = None) -> Any:
+        return jax.nn.relu(x) if limit is None else jnp.clip(x, 0.0, limit)
 
     def max_pool(self, x: Any) -> Any:
         pads = ((0, 0), (0, 0), (1, 1), (1, 1))
@@ -61,9 +61,9 @@ def make(kind: str, data: Data) -> Mapping[str, Program]:
     def function(params: Mapping[str, Any], x: Any) -> Any:
         return network(Layers(params, is_training=False), x)
 
-    given, constant = jax.jit(function), jax.jit(lambda x: function(params, x))
+    with_arguments, constant = jax.jit(function), jax.jit(lambda x: function(params, x))
     return {
-        "jax.jit": Program(lambda: given(params, x).block_until_ready(), lambda: [given(params, x)]),
+        "jax.jit": Program(lambda: with_arguments(params, x).block_until_ready(), lambda: [with_arguments(params, x)]),
         "jax.jit, weights constant": Program(lambda: constant(x).block_until_ready(), lambda: [constant(x)]),
     }
 

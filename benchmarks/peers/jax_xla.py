@@ -65,16 +65,16 @@ def encode(weights: Mapping[str, Any], ids: Any, mask: Any, config: Mapping[str,
     h = norm(words + kind + weights["embeddings.position_embeddings.weight"][:length], "embeddings.LayerNorm")
     hidden = ((1.0 - mask) * -1e9)[:, None, None, :]
     for i in range(config["num_hidden_layers"]):
-        at = f"encoder.layer.{i}"
+        prefix = f"encoder.layer.{i}"
         q, k, v = (
-            linear(h, f"{at}.attention.self.{n}").reshape(batch, length, heads, -1).transpose(0, 2, 1, 3)
+            linear(h, f"{prefix}.attention.self.{n}").reshape(batch, length, heads, -1).transpose(0, 2, 1, 3)
             for n in ("query", "key", "value")
         )
         p = jax.nn.softmax(q @ k.transpose(0, 1, 3, 2) / math.sqrt(q.shape[-1]) + hidden)
         context = (p @ v).transpose(0, 2, 1, 3).reshape(h.shape)
-        h = norm(h + linear(context, f"{at}.attention.output.dense"), f"{at}.attention.output.LayerNorm")
-        inner = jax.nn.gelu(linear(h, f"{at}.intermediate.dense"), approximate=False)
-        h = norm(h + linear(inner, f"{at}.output.dense"), f"{at}.output.LayerNorm")
+        h = norm(h + linear(context, f"{prefix}.attention.output.dense"), f"{prefix}.attention.output.LayerNorm")
+        inner = jax.nn.gelu(linear(h, f"{prefix}.intermediate.dense"), approximate=False)
+        h = norm(h + linear(inner, f"{prefix}.output.dense"), f"{prefix}.output.LayerNorm")
     valid = mask[:, :, None]
     pooled = (h * valid).sum(1) / valid.sum(1)
     return pooled / jnp.linalg.norm(pooled, axis=1, keepdims=True)

@@ -56,10 +56,10 @@ def serialized(
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, list(a.shape)) for n, a in inputs.items()]
     result = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, list(output))
     graph = helper.make_graph(nodes, "case", infos, [result], constants)
-    made: bytes = helper.make_model(
+    content: bytes = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9
     ).SerializeToString()
-    return made
+    return content
 
 
 def call(data: Data) -> bytes:

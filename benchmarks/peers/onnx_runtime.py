@@ -19,10 +19,10 @@ __all__ = ["make"]
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     if kind == "package":
         return {"onnxruntime": from_file(data)}
-    found = model_of(kind, data)
-    if found is None:
+    pair = model_of(kind, data)
+    if pair is None:
         return {}
-    model, feeds = found
+    model, feeds = pair
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

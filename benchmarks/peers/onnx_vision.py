@@ -39,10 +39,10 @@ class Layers:
         norm = self.given(name, "gamma", "beta", "mean", "var")
         return self.node("BatchNormalization", [y, *norm], epsilon=EPS)
 
-    def relu(self, x: str, most: float | None = None) -> str:
-        if most is None:
+    def relu(self, x: str, limit: float | None = None) -> str:
+        if limit is None:
             return self.node("Relu", [x])
-        self.constants |= {"least": np.float32(0), "most": np.float32(most)}
+        self.constants |= {"least": np.float32(0), "most": np.float32(limit)}
         return self.node("Clip", [x, "least", "most"])
 
     def max_pool(self, x: str) -> str:
@@ -68,7 +68,7 @@ def model(data: Data) -> bytes:
     ]
     constants = [numpy_helper.from_array(np.asarray(value), name) for name, value in layers.constants.items()]
     graph = helper.make_graph(layers.nodes, data["network"], infos[:1], infos[1:], constants)
-    made: bytes = helper.make_model(
+    content: bytes = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9
     ).SerializeToString()
-    return made
+    return content

@@ -14,10 +14,10 @@ __all__ = ["make"]
 
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
-    found = model_of(kind, data)
-    if found is None:
+    pair = model_of(kind, data)
+    if pair is None:
         return {}
-    model, feeds = found
+    model, feeds = pair
     core = openvino.Core()
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(core.read_model(model, b""), "CPU", settings)

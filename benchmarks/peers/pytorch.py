@@ -79,15 +79,17 @@ class Encoder(torch.nn.Module):
         h = self.norm(words + kind + places, "embeddings.LayerNorm")
         hidden = ((1.0 - mask) * -1e9)[:, None, None, :]
         for i in range(self.layers):
-            at = f"encoder.layer.{i}"
+            prefix = f"encoder.layer.{i}"
             q, k, v = (
-                self.linear(h, f"{at}.attention.self.{n}").view(batch, length, self.heads, -1).transpose(1, 2)
+                self.linear(h, f"{prefix}.attention.self.{n}").view(batch, length, self.heads, -1).transpose(1, 2)
                 for n in ("query", "key", "value")
             )
             context = F.scaled_dot_product_attention(q, k, v, attn_mask=hidden).transpose(1, 2).reshape(h.shape)
-            h = self.norm(h + self.linear(context, f"{at}.attention.output.dense"), f"{at}.attention.output.LayerNorm")
-            inner = F.gelu(self.linear(h, f"{at}.intermediate.dense"))
-            h = self.norm(h + self.linear(inner, f"{at}.output.dense"), f"{at}.output.LayerNorm")
+            h = self.norm(
+                h + self.linear(context, f"{prefix}.attention.output.dense"), f"{prefix}.attention.output.LayerNorm"
+            )
+            inner = F.gelu(self.linear(h, f"{prefix}.intermediate.dense"))
+            h = self.norm(h + self.linear(inner, f"{prefix}.output.dense"), f"{prefix}.output.LayerNorm")
         valid = mask[:, :, None]
         pooled = (h * valid).sum(1) / valid.sum(1)
         return pooled / pooled.norm(dim=1, keepdim=True)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.case import Data, Program
-from benchmarks.cases.decoding import FEATURES, HEADS, LAYERS, ROOM, no_cache
+from benchmarks.cases.decoding import FEATURES, HEADS, LAYERS, MAX_LENGTH, no_cache
 from benchmarks.cases.numbers import RATE
 from benchmarks.cases.training import RATE as SGD_RATE
 
@@ -20,17 +20,17 @@ __all__ = ["MAKERS"]
 
 def lstm_of(params: Mapping[str, np.ndarray]) -> torch.nn.LSTM:
     """`torch.nn.LSTM` with our weights; its second bias is 0 and stays out of what is updated."""
-    made = torch.nn.LSTM(params["w"].shape[0], params["u"].shape[0], batch_first=True)
+    module = torch.nn.LSTM(params["w"].shape[0], params["u"].shape[0], batch_first=True)
     with torch.no_grad():
         for name, value in (
             ("weight_ih_l0", params["w"].T),
             ("weight_hh_l0", params["u"].T),
             ("bias_ih_l0", params["b"]),
         ):
-            getattr(made, name).copy_(torch.from_numpy(np.ascontiguousarray(value)))
-        made.bias_hh_l0.zero_()
-    made.bias_hh_l0.requires_grad_(False)
-    return made
+            getattr(module, name).copy_(torch.from_numpy(np.ascontiguousarray(value)))
+        module.bias_hh_l0.zero_()
+    module.bias_hh_l0.requires_grad_(False)
+    return module
 
 
 def lstm(data: Data) -> Mapping[str, Program]:
@@ -38,8 +38,8 @@ def lstm(data: Data) -> Mapping[str, Program]:
 
     def run() -> torch.Tensor:
         with torch.inference_mode():
-            found: torch.Tensor = module(x)[0]
-            return found
+            outputs: torch.Tensor = module(x)[0]
+            return outputs
 
     return {"torch eager": Program(run, lambda: [run().numpy()], torch.get_num_threads())}
 
@@ -48,15 +48,15 @@ def lstm_train(data: Data) -> Mapping[str, Program]:
     x, y = torch.from_numpy(data["x"]), torch.from_numpy(data["y"])
 
     def step(module: torch.nn.LSTM) -> torch.Tensor:
-        found = module(x)[0]
-        value: torch.Tensor = (found * found).mean() - y
+        outputs = module(x)[0]
+        value: torch.Tensor = (outputs * outputs).mean() - y
         tensors = [module.weight_ih_l0, module.weight_hh_l0, module.bias_ih_l0]
         grads = torch.autograd.grad(value, tensors)
         with torch.no_grad():
             torch._foreach_sub_(tensors, torch._foreach_mul(grads, SGD_RATE))
         return value
 
-    held = lstm_of(data["params"])
+    trained = lstm_of(data["params"])
 
     def results() -> list[np.ndarray]:
         module = lstm_of(data["params"])
@@ -64,7 +64,7 @@ def lstm_train(data: Data) -> Mapping[str, Program]:
         u, w = (getattr(module, f"weight_{n}_l0").detach().numpy().T for n in ("hh", "ih"))
         return [value, module.bias_ih_l0.detach().numpy(), u, w]
 
-    return {"torch eager": Program(lambda: step(held), results, torch.get_num_threads())}
+    return {"torch eager": Program(lambda: step(trained), results, torch.get_num_threads())}
 
 
 # ----------------------------------------------------------------------------------------- decoding
@@ -75,7 +75,7 @@ def decode_step(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The cache is written in place."""
     h = (params["embedding"][token] + params["positions"][place]).view(1, 1, -1)
-    seen = (torch.arange(ROOM) <= place).view(1, 1, 1, ROOM)
+    seen = (torch.arange(MAX_LENGTH) <= place).view(1, 1, 1, MAX_LENGTH)
     for i in range(LAYERS):
         normed = F.rms_norm(h, (FEATURES,), params[f"norm_a{i}"], 1e-5)
         q, k, v = (normed @ params[f"qkv{i}"]).chunk(3, -1)
@@ -117,14 +117,14 @@ def adamw(data: Data) -> Mapping[str, Program]:
         p.grad = torch.from_numpy(data["grads"])
         return p, torch.optim.AdamW([p], lr=RATE, weight_decay=1e-4, fused=True)
 
-    _, held = fresh()
+    _, fused = fresh()
 
     def results() -> list[np.ndarray]:
         p, optimiser = fresh()
         optimiser.step()
         return [p.detach().numpy()]
 
-    return {"torch fused": Program(held.step, results, torch.get_num_threads())}
+    return {"torch fused": Program(fused.step, results, torch.get_num_threads())}
 
 
 MAKERS: Mapping[str, Callable[[Data], Mapping[str, Program]]] = {

@@ -25,15 +25,15 @@ class Layers:
         self.params, self.is_training = params, is_training
 
     def conv(self, x: Any, name: str, *, channels: int, kernel: int, stride: int = 1, groups: int = 1) -> Any:
-        at = self.params
-        if f"{name}.b" in at:
-            return F.conv2d(x, at[f"{name}.w"], at[f"{name}.b"], stride, kernel // 2, 1, groups)
-        y = F.conv2d(x, at[f"{name}.w"], None, stride, kernel // 2, 1, groups)
-        mean, var, gamma, beta = (at[f"{name}.{part}"] for part in (*STATISTICS, "gamma", "beta"))
+        params = self.params
+        if f"{name}.b" in params:
+            return F.conv2d(x, params[f"{name}.w"], params[f"{name}.b"], stride, kernel // 2, 1, groups)
+        y = F.conv2d(x, params[f"{name}.w"], None, stride, kernel // 2, 1, groups)
+        mean, var, gamma, beta = (params[f"{name}.{part}"] for part in (*STATISTICS, "gamma", "beta"))
         return F.batch_norm(y, mean, var, gamma, beta, self.is_training, MOMENTUM, EPS)
 
-    def relu(self, x: Any, most: float | None = None) -> Any:
-        return F.relu(x) if most is None else F.hardtanh(x, 0.0, most)
+    def relu(self, x: Any, limit: float | None = None) -> Any:
+        return F.relu(x) if limit is None else F.hardtanh(x, 0.0, limit)
 
     def max_pool(self, x: Any) -> Any:
         return F.max_pool2d(x, 3, 2, 1)
@@ -79,17 +79,17 @@ def program(function: Any, x: torch.Tensor) -> Program:
 
 def folded(params: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
     """Weights and biases of convolutions that contain their batch norms, as PyTorch's users deploy them."""
-    found = {}
+    weights = {}
     for name, value in params.items():
         layer, _, part = name.rpartition(".")
         if f"{layer}.gamma" not in params:
-            found[name] = torch.from_numpy(value)
+            weights[name] = torch.from_numpy(value)
         elif part == "w":
             mean, var, gamma, beta = (params[f"{layer}.{p}"] for p in (*STATISTICS, "gamma", "beta"))
             factor = gamma / np.sqrt(var + np.float32(EPS))
-            found[name] = torch.from_numpy(value * factor[:, None, None, None])
-            found[f"{layer}.b"] = torch.from_numpy(beta - mean * factor)
-    return found
+            weights[name] = torch.from_numpy(value * factor[:, None, None, None])
+            weights[f"{layer}.b"] = torch.from_numpy(beta - mean * factor)
+    return weights
 
 
 def training(data: Data) -> Mapping[str, Program]:

@@ -22,8 +22,8 @@ digits: Any = import_module("digits")
 
 def shares_and_digit(params: Any, x: Any) -> tuple[Any, Any]:
     """How likely each digit is f32[1, 10], and the likeliest i64[1]."""
-    found = digits.logits(params, x)
-    return nn.softmax(found), rlx.argmax(found, axis=-1)
+    scores = digits.logits(params, x)
+    return nn.softmax(scores), rlx.argmax(scores, axis=-1)
 
 
 def main() -> None:
