@@ -1,4 +1,4 @@
-"""What is timed: a case with its data, and a program that some system made of it."""
+"""Benchmark cases with their data, and the program of a system that runs one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Program:
     Attributes:
         run: One repetition, finished when it returns.
         results: The results of a first repetition on fresh data, as arrays, in the order in which all programs give them.
-        threads: How many threads the system says that it uses; `None` if it cannot be asked and follows the process's
+        threads: Number of threads that the system reports; `None` if it cannot be asked and follows the process's
             affinity, which the run sets.
         clock: Seconds of one repetition, where another process runs it and takes the time; `run` is then never called.
     """
@@ -41,10 +41,10 @@ class Case:
         data: Makes the data; called once.
         rlx: Makes rlx's program.
         work: What one repetition amounts to, as (amount, unit a second), where there is a natural measure.
-        rtol, atol: How closely a peer's results have to agree, with the reason beside them where they are set.
+        rtol, atol: How closely a peer's results have to agree, with the reason in a comment where they are set.
         is_repeatable: Whether a repetition is warmed and repeated at will; a first call is neither.
         limit: What no program can be faster than: `peak` of multiply-adds, or `copy` of memory; `work` is in its unit.
-        single: rlx's program on one thread, where that is worth a line beside the one on all.
+        single: rlx's program on one thread, where that is worth a line in addition to the one on all.
         aim: The part of the best peer's time that rlx should take at most.
     """
 

@@ -1,4 +1,4 @@
-"""Kernels on one of NVIDIA's GPUs beside PyTorch's: `python -m benchmarks.cuda`, or `make bench-cuda`.
+"""Kernels on one of NVIDIA's GPUs vs. PyTorch's: `python -m benchmarks.cuda`, or `make bench-cuda`.
 
 Times are medians by CUDA events around calls on data that lies on the device; both systems work on the default stream. PyTorch,
 if it is installed with CUDA, runs eagerly and compiled (`max-autotune`); rlx is compared with whichever is faster, and results
@@ -40,7 +40,7 @@ class Case:
         rlx, torch: Functions of the arrays; PyTorch's is given its module first.
         shapes: Of the arrays.
         goal: The part of the best peer's time that rlx should take at most.
-        nbytes, flops: What a call moves or computes at least.
+        nbytes, flops: Least number of bytes that a call moves, or of its operations.
     """
 
     name: str
@@ -173,12 +173,12 @@ def by_events(call: Callable[[], Any]) -> float:
         return 1e3 * float(cupy.cuda.get_elapsed_time(start, end)) / times
 
     once = max(sample(5), sample(5))
-    times = max(1, int(5000 / max(once, 1)))  # 5 ms a sample, beyond what an event resolves
+    times = max(1, int(5000 / max(once, 1)))  # 5 ms a sample, beyond the resolution of an event
     return statistics.median(sample(times) for _ in range(SAMPLES))
 
 
 def by_wall(call: Callable[[], Any]) -> float:
-    """The same by the host's clock, for the stand-in, of which no number says anything."""
+    """The same by the host's clock, for the stand-in, whose times have no meaning."""
     for each in each_of(call()):
         np.asarray(each)
     start = time.perf_counter()
@@ -188,7 +188,7 @@ def by_wall(call: Callable[[], Any]) -> float:
 
 
 def host_time(call: Callable[[], Any]) -> float:
-    """Microseconds of the host for a call that nobody waits for."""
+    """Microseconds of the host for a call without synchronisation."""
     for _ in range(20):
         call()
     samples = []

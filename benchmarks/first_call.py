@@ -1,4 +1,4 @@
-"""The time of a first call, taken in a process of its own: nothing that an earlier call left in memory can help.
+"""The time of a first call, taken in a new process: nothing that an earlier call left in memory can help.
 
     python -m benchmarks.first_call rlx 1 128
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @frozen(eq=False)
 class FirstCall:
-    """What a process said: how long its first call took, and what came out."""
+    """The report of a process: the time of its first call, and the result."""
 
     seconds: float
     embedding: np.ndarray
@@ -55,7 +55,7 @@ def first_call(system: str, data: Data, cache: Path) -> FirstCall:
 
 
 PACKAGE, MODEL = "minilm.rlxpack", "minilm.onnx"
-"""What is in the cache directory for those that start from a file."""
+"""Name in the cache directory of the file that some systems start from."""
 
 
 def file_of(name: str) -> Path:
@@ -64,7 +64,7 @@ def file_of(name: str) -> Path:
 
 def main(system: str, batch: int, length: int) -> None:
     if system == "rlx":
-        # Imports are no part of the first call, for nobody, nor is finding the device: JAX's has the weights already.
+        # Imports are no part of the first call of any system, nor is finding the device: JAX's has the weights already.
         import rlx_core as rlx
         import rlx_core.ops.array_api
         import rlx_cpu.native.runtime.program

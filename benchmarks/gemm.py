@@ -1,10 +1,10 @@
-"""Matrix products against the machine's peak and against NumPy, through the public door.
+"""Matrix products against the machine's peak and against NumPy, through the public API.
 
 Each shape is `x @ w` in float32 with `w` bound, compiled for one and for two threads; and in bfloat16, whose peak is twice as
-high where the machine multiplies pairs of them. The peak is what a loop of fused products on registers alone reaches on one core,
-times the threads: two such loops, begun from Python, often share a core. All are measured in turn, as `measure.py` says, so that
-they meet the same clock and the same neighbours, and medians are compared. NumPy is given the same number of threads (needs
-`threadpoolctl`).
+high where the machine multiplies pairs of them. The peak is the rate of a loop of fused products on registers alone on one
+core, times the threads: two such loops, begun from Python, often share a core. All are measured in turn, as `measure.py`
+describes, so that they meet the same clock and the same neighbours, and medians are compared. NumPy is given the same number
+of threads (needs `threadpoolctl`).
 
     python -m benchmarks.gemm [--seconds 2] [--quick]
 """

@@ -1,6 +1,6 @@
-"""How first calls grow with the length of a program: 100 … 20,000 nodes, each in a process of its own with nothing cached.
+"""How first calls grow with the length of a program: 100 … 20,000 nodes, each in a new process with nothing cached.
 
-    python -m benchmarks.growth                          # every program, rlx beside jax.jit where JAX is installed
+    python -m benchmarks.growth                          # every program, rlx vs. jax.jit where JAX is installed
     python -m benchmarks.growth runge-kutta encoder --most 2000 --out pictures --json growth.json
 
 Lengths are numbers of traced nodes, gradients included. A process imports, finds the device and makes the data first; the clock

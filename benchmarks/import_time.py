@@ -3,7 +3,7 @@
     python benchmarks/import_time.py
 
 The interpreter's own start is measured too and subtracted; the medians are printed in milliseconds. The aim is at most 100 ms
-for rlx with NumPy, and rlx's own share is what the first line has beyond the second.
+for rlx with NumPy, and rlx's share is the difference of the first two lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def seconds(program: str) -> float:
 
 def medians() -> dict[str, float]:
     """Milliseconds of each program beyond an interpreter that does nothing; the programs take turns, so that drift is shared."""
-    seconds("import rlx_core, numpy; rlx_core.jit")  # byte code is written once and belongs to nobody's time
+    seconds("import rlx_core, numpy; rlx_core.jit")  # byte code is written once and is not part of any time
     times: dict[str, list[float]] = {program: [] for program in ("pass", *PROGRAMS.values())}
     for _ in range(REPEATS):
         for program, samples in times.items():

@@ -1,6 +1,6 @@
-"""What the machine can do, as programs that are timed in the same rounds as the cases that they limit.
+"""Limits of the machine, as programs that are timed in the same rounds as the cases that they limit.
 
-Nothing runs faster than multiply-adds on registers alone, or than a copy, so a product or a memory-bound kernel is held
+Nothing runs faster than multiply-adds on registers alone, or than a copy, so a product or a memory-bound kernel is compared
 against these and not against a data sheet; and since they meet the same clock and the same neighbours, their ratio to a case
 means something on a machine that others use.
 """
@@ -30,7 +30,7 @@ LimitKind = Literal["peak", "copy"]
 
 # Independent sums: more than latency times units on any processor, and fewer than its registers with AVX-512.
 CHAINS = 24
-ROUNDS = 40_000  # a fraction of a millisecond, about as long as the cases that are held against it
+ROUNDS = 40_000  # a fraction of a millisecond, about as long as the cases that are compared with it
 COPIED = 1 << 23  # floats a thread copies: 32 MiB, beyond any cache
 
 
@@ -51,7 +51,7 @@ class Limit:
 
 @cache
 def description() -> dict[str, str]:
-    """What a number cannot be read without: the processor, and the instruction set or the device that rlx's code is made for."""
+    """The facts that a number depends on: the processor, and the instruction set or the device that rlx's code is made for."""
     plugins, configuration = set_up(None, None)
     _, backend, _ = find_target(plugins, configuration.target)
     target = backend.target_for(configuration.options)
@@ -62,7 +62,7 @@ def description() -> dict[str, str]:
 
 
 def processor() -> str:
-    """The processor's name as the system says it, with family and model, because clouds hide the rest."""
+    """The processor's name as the system reports it, with family and model, because clouds hide the details."""
     fields: dict[str, str] = {}
     with suppress(OSError):  # there is no such file outside Linux
         for row in Path("/proc/cpuinfo").read_text().splitlines():
@@ -83,7 +83,7 @@ def pool(threads: int) -> ThreadPoolExecutor:
 
 
 def side_by_side(parts: Sequence[Callable[[], object]]) -> None:
-    """Run every part on a thread of its own, the first on this one."""
+    """Run every part on a separate thread, the first on this one."""
     others = [pool(len(parts) - 1).submit(part) for part in parts[1:]]
     parts[0]()
     for other in others:

@@ -3,7 +3,7 @@
 Machines drift. So no program is timed alone: every round times each of them once, and what disturbs a round disturbs all alike.
 A program is timed in use: it runs for some milliseconds before, in which a clock that slept rises, its threads wake and its data
 comes back to the caches, and a sample is the mean of as many runs as fill some milliseconds more.
-Medians are compared; minima are shown because they say what the machine can do when nobody disturbs.
+Medians are compared; minima are shown because they are the times without disturbance.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def limit_threads(threads: int) -> None:
     for name in POOLS:
         os.environ[name] = str(threads)
     if not hasattr(os, "sched_setaffinity"):
-        return  # no affinity on this system: pools are asked one by one, and those that cannot be asked are left out
+        return  # no affinity on this system: pools are asked one by one, and pools without a query are left out
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < threads:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Convolutional networks, said once for every system that is timed: each gives its layers, and the parameters go by name.
+"""Convolutional networks, defined once for every system that is timed: each gives its layers, and the parameters go by name.
 
 ResNet-18 (He 2016, table 1, option B), MobileNet v2 (Sandler 2018, table 2) and a small residual network for 32×32 images. No
 layer has a bias but the last; a batch norm follows each convolution.
@@ -16,7 +16,7 @@ __all__ = ["NETWORKS", "Layers", "Network", "mobilenet", "parameters", "resnet18
 
 
 class Layers(Protocol):
-    """What a system gives: layers on its own tensors `[n, c, h, w]`, whose parameters it finds by name."""
+    """The layers of a system on its own tensors `[n, c, h, w]`, whose parameters it finds by name."""
 
     def conv(self, x: Any, name: str, *, channels: int, kernel: int, stride: int = 1, groups: int = 1) -> Any:
         """A convolution with `kernel // 2` cells of padding, and its batch norm."""
@@ -50,7 +50,7 @@ def resnet18(layers: Layers, x: Any) -> Any:
 
 
 def residual(layers: Layers, x: Any, name: str, channels: int, *, stride: int = 1) -> Any:
-    """Two 3×3 convolutions beside the identity, or a 1×1 convolution where the size changes."""
+    """Two 3×3 convolutions plus the identity, or a 1×1 convolution where the size changes."""
     y = layers.relu(layers.conv(x, f"{name}1", channels=channels, kernel=3, stride=stride))
     y = layers.conv(y, f"{name}2", channels=channels, kernel=3)
     return layers.relu(

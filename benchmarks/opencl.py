@@ -1,7 +1,7 @@
-"""What a program costs on an OpenCL device beside its kernels, and what those reach of memory: `python -m benchmarks.opencl`.
+"""Overheads of a program on an OpenCL device, and the bandwidth of its kernels: `python -m benchmarks.opencl`.
 
-The device is the target `rocm`'s first one: PoCL says something of overheads and of the shape of kernels, and nothing of a
-GPU. Times are the host's clock: of calls that nobody waits for, and of calls that are waited for beside a copy kernel in the
+The device is the target `rocm`'s first one: PoCL is informative about overheads and the shape of kernels, and not about a
+GPU. Times are the host's clock: of calls without synchronisation, and of calls with it, compared with a copy kernel in the
 same rounds.
 """
 
@@ -30,13 +30,13 @@ __kernel void copy_16(__global uchar* to, ulong to_byte, __global const uchar* f
   *(__global uint4*)(to + to_byte + at) = *(__global const uint4*)(from + from_byte + at);
 }
 """
-"""A thread copies 16 bytes: what walks of memory are held against."""
+"""A copy kernel of 16 bytes a thread, with which memory-bound kernels are compared."""
 
 GROUP: Final = 256
 
 
 def steps_of(count: int) -> Callable[..., Any]:
-    """A jitted program of as many launches: a row's sum is needed before any of what follows it."""
+    """A jitted program of as many launches: a row's sum is needed before any later operation."""
 
     def program(x: Any) -> Any:
         for number in range(count):
@@ -51,7 +51,7 @@ def launches_of(program: Any) -> int:
 
 
 def host_seconds(calls: Sequence[Callable[[], Any]], rounds: int) -> list[list[float]]:
-    """Of each call, in turns, the host's seconds until it returns; what it asked for is waited for untimed."""
+    """Of each call, in turns, the host's seconds until it returns; the wait for its work is not timed."""
     samples_of_calls: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, samples in zip(calls, samples_of_calls, strict=True):

@@ -1,6 +1,7 @@
 """Where rlx's programs are timed: in the host's memory, or on a device with the data there from the start.
 
-On a device a repetition ends when the device has finished it; nothing crosses that a program in use would leave where it is.
+On a device a repetition ends when the device has finished it; no value is transferred that a program in use would
+leave where it is.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def place_of(target: str | None) -> Place:
     """The place of a target, which everything that is compiled in this process is for from now on.
 
     Args:
-        target: `None` for what the configuration says.
+        target: `None` for the configured target.
 
     Raises:
         DeviceError, DeviceUnavailableError: There is no such device, or it cannot be used here.

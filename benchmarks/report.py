@@ -1,4 +1,4 @@
-"""What a run came to: a table for people, bars for a page, JSON for programs."""
+"""Results of a run: a table for people, bars for a page, JSON for programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Outcome:
     Attributes:
         peers: By the name that is shown; only those whose results agree with rlx's.
         left_out: Why others are not among them.
-        limits: What the machine did in the same rounds, by number of threads, in the unit of the case's work.
+        limits: Rates of the machine in the same rounds, by number of threads, in the unit of the case's work.
         threads: How many rlx and the peers had.
         single: rlx on one thread.
     """
@@ -47,12 +47,12 @@ class Outcome:
 
     @property
     def ratio(self) -> float | None:
-        """rlx's median over that of the best peer: below 1 is faster."""
+        """rlx's median over the best peer's: below 1 is faster."""
         best = self.best_peer
         return None if best is None else self.rlx.median / self.peers[best].median
 
     def rate(self, timing: Timing) -> str:
-        """What a median amounts to, where the case has a measure."""
+        """The rate of a median, where the case has a measure."""
         if self.case.work is None:
             return ""
         amount, unit = self.case.work
@@ -61,7 +61,7 @@ class Outcome:
     def share(self, timing: Timing, threads: int) -> str:
         """The part of the limit of so many threads that is reached: `93 % of peak`.
 
-        Of minima, because a program and its limit are disturbed differently by whoever else uses the machine.
+        Of minima, because a program and its limit are disturbed differently by other processes.
         """
         if self.case.work is None or threads not in self.limits:
             return ""

@@ -29,17 +29,17 @@ PROFILED_RUNS = 10
 
 @frozen
 class Settings:
-    """What was asked for.
+    """Options of a run.
 
     Attributes:
         cases: Names, or what names begin with; the usual ones if empty.
-        peers: Whether peers are timed beside rlx.
+        peers: Whether peers are timed too.
         threads: For everybody.
         seconds: For each case; at least `least` rounds are made whatever that takes.
         out: Where the picture goes.
         json_file: Where the numbers go.
-        profiles: Whether each case's steps are timed and listed, in runs of their own.
-        target: Where rlx's programs run; what the configuration says if `None`.
+        profiles: Whether each case's steps are timed and listed, in separate runs.
+        target: Where rlx's programs run; the configured target if `None`.
     """
 
     cases: tuple[str, ...]
@@ -54,7 +54,7 @@ class Settings:
 
 
 def run(settings: Settings, console: Console) -> list[Outcome]:
-    """Everything that was asked for, printed as it is measured.
+    """Run all selected cases and print each as it is measured.
 
     Raises:
         UnknownNameError: No case has such a name.
@@ -83,7 +83,7 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
 
 
 def steps(case: Case, place: Place) -> str:
-    """Where the time of a repetition goes, step by step, each at its fastest; nothing is timed beside it."""
+    """Where the time of a repetition goes, step by step, each at its fastest; nothing is timed in parallel."""
     program = place.made(case.rlx, case.data())
     program.run()
     with place.profiled() as profile:
@@ -93,13 +93,13 @@ def steps(case: Case, place: Place) -> str:
 
 
 def line(outcome: Outcome) -> str:
-    """What is printed as soon as a case is done."""
+    """Return the line that is printed as soon as a case is done."""
     ratio = "" if outcome.ratio is None else f", {outcome.ratio:.2f} of {outcome.best_peer}"
     return f"{outcome.case.name}: {shown(outcome.rlx.median)} ms{ratio}"
 
 
 def publish(outcomes: Sequence[Outcome], settings: Settings, console: Console) -> None:
-    """The table, the picture and the numbers of what was timed."""
+    """Write the table, the picture and the numbers of the timed cases."""
     console.print(table(outcomes))
     settings.out.mkdir(parents=True, exist_ok=True)
     picture = settings.out / "bench.svg"
@@ -111,7 +111,7 @@ def publish(outcomes: Sequence[Outcome], settings: Settings, console: Console) -
 
 
 def peers_of(settings: Settings, console: Console) -> list[Peer]:
-    """The peers that are installed; what is not is said once."""
+    """Return the installed peers; missing ones are reported once."""
     if not settings.peers:
         return []
     peers: list[Peer] = []
@@ -125,7 +125,7 @@ def peers_of(settings: Settings, console: Console) -> list[Peer]:
 
 
 def machine(console: Console, threads: int) -> None:
-    """Print what everything is held against."""
+    """Print the limits of the machine."""
     peaks = [(n, limit("peak", n)) for n in sorted({1, threads})]
     lines = [
         f"peak of {n} {'core' if n == 1 else 'cores'} {measured.rate:.0f} {measured.unit}"
@@ -153,7 +153,7 @@ def one(case: Case, peers: Sequence[Peer], settings: Settings, place: Place) -> 
                 programs[name] = program
             else:
                 left_out.append(reason)
-    is_here = place.device is None  # what the processor can do, and one of its threads, says nothing of a device
+    is_here = place.device is None  # the limits of the processor and of one of its threads mean nothing for a device
     limits = limits_of(case, settings.threads) if is_here else {}
     single = {ONE: case.single(data)} if case.single is not None and settings.threads > 1 and is_here else {}
     yardsticks = {f"limit {threads}": bound.program for threads, bound in limits.items()}

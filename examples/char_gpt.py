@@ -54,19 +54,19 @@ def initial(seed: int = 0) -> Params:
 
 
 def turned(x: Any, places: Any = None) -> Any:
-    """The features of each head by an angle that grows with the place, so that attention sees how far places are apart."""
+    """Rotate the features of each head by an angle proportional to the position, so that attention sees relative positions."""
     return nn.rope(x, COS, SIN, places, head_dim=HEAD)
 
 
 def layer_of(layer: Params, h: Any, attend: Any) -> Any:
-    """A block of f32[batch, length, d], where `attend` makes of queries, keys and values what is seen."""
+    """A block of f32[batch, length, d], where `attend` maps queries, keys and values to the attended features."""
     seen = attend(*rlx.split(nn.rms_norm(h, layer["norm_a"]) @ layer["qkv"], 3, axis=-1))
     h = h + seen @ layer["out"]
     return h + nn.gelu(nn.rms_norm(h, layer["norm_b"]) @ layer["up"]) @ layer["down"]
 
 
 def logits(params: Params, ids: Any) -> Any:
-    """i64[batch, length] -> f32[batch, length, characters]; a place sees itself and what is before it."""
+    """i64[batch, length] -> f32[batch, length, characters]; a position attends to itself and to earlier positions."""
 
     def attend(q: Any, k: Any, v: Any) -> Any:
         return nn.attention(turned(q), turned(k), v, num_heads=HEADS, is_causal=True)
@@ -101,7 +101,7 @@ def train(steps: int = STEPS) -> tuple[Params, float]:
 
 
 def behind(params: Params, cache: Cache, character: Any, place: Any) -> tuple[Any, Cache]:
-    """Logits of what comes behind a character at a place, and the keys and values of the last places, with this one's."""
+    """Logits of the character after one at a position, and the key-value cache with this position appended."""
     new, position = [], rlx.reshape(place, (1, 1))
     h = nn.embedding(rlx.reshape(character, (1, 1)), params["embedding"])
     is_filled = rlx.reshape(np.arange(LENGTH) <= place, (1, LENGTH))
@@ -129,7 +129,7 @@ def no_cache() -> Cache:
 
 
 def written(params: Params, prompt: str, count: int = 160, temperature: float = 0.5, seed: int = 0) -> str:
-    """`prompt` and `count` characters after it, each drawn from what the model expects."""
+    """`prompt` and `count` characters after it, each sampled from the model's distribution."""
     write = rlx.jit(drawn_behind, donate=("cache",))
     cache, ids = no_cache(), [ALPHABET.index(c) for c in prompt]
     for place in range(len(prompt) + count - 1):

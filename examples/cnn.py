@@ -1,7 +1,8 @@
-"""A convolutional network with batch norm reads handwritten digits; those that it misreads are drawn.
+"""A convolutional network with batch norm reads handwritten digits; the ones that it misreads are drawn.
 
-In training a layer takes the statistics of its batch, and the running ones are state that comes out of the loss beside it; in use
-they are given. Every epoch sees each image turned, sheared, stretched and moved a little, and half of the features are dropped.
+In training a layer takes the statistics of its batch, and the running ones are state that the loss returns as an auxiliary
+output; in use they are given. Every epoch sees each image rotated, sheared, stretched and moved a little, and half of the
+features are dropped.
 
     python examples/cnn.py
 """

@@ -1,4 +1,4 @@
-"""A small diffusion model draws the digit that it is asked for.
+"""A small diffusion model draws the requested digit.
 
 An image is mixed with noise, more of it the later the time; a network learns to tell the noise from the image. To draw, it
 begins with nothing but noise and takes some of it away at a time, all steps in one loop of the compiled program.

@@ -97,7 +97,7 @@ def train(epochs: int = 30, batch: int = 32, target: str | None = None) -> Itera
 
 def main() -> None:
     params, value = initial(), float("nan")
-    for params, value in train():  # noqa: B007 - the last ones are what is wanted
+    for params, value in train():  # noqa: B007 - the last ones are used below
         pass
     _, (x, labels) = data()
     print(f"loss {value:.4f}, held-out accuracy {accuracy(params, x, labels):.1%}")

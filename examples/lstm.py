@@ -1,7 +1,7 @@
 """An LSTM learns to remember: of fifty numbers it adds the two that were marked, wherever they were.
 
 This is the adding problem of Hochreiter and Schmidhuber's paper of 1997. Each step comes with a number from 0 to 1 and a mark
-that is 1 twice in the sequence; the answer is asked for at the end. Always answering 1 is off by 0.41, in the root of the mean
+that is 1 twice in the sequence; the answer is read at the end. Always answering 1 is off by 0.41, in the root of the mean
 square.
 
     python examples/lstm.py
@@ -22,7 +22,7 @@ Params = dict[str, Any]
 
 
 def sequences(count: int, length: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers and marks f32[count, length, 2], and the sums of what is marked, f32[count]; a mark lies in each half."""
+    """Numbers and marks f32[count, length, 2], and the sums of the marked numbers, f32[count]; a mark lies in each half."""
     rng = np.random.default_rng(seed)
     numbers, marks = rng.random((count, length), np.float32), np.zeros((count, length), np.float32)
     for half in (0, length // 2):
@@ -37,7 +37,7 @@ def initial(seed: int = 0) -> Params:
         return (rng.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
 
     gates = np.zeros((4, HIDDEN), np.float32)
-    gates[1] = 2  # the forget gates begin open, so that what is remembered stays (Gers et al. 2000)
+    gates[1] = 2  # the forget gates begin open, so that the state persists (Gers et al. 2000)
     return {
         "w": weights(2, 4 * HIDDEN),
         "u": weights(HIDDEN, 4 * HIDDEN),
@@ -48,7 +48,7 @@ def initial(seed: int = 0) -> Params:
 
 
 def answer(params: Params, x: Any) -> Any:
-    """f32[n, length, 2] -> f32[n], from what is remembered at the end."""
+    """f32[n, length, 2] -> f32[n], from the final state."""
     _, (h, _) = nn.lstm(x, params["w"], params["u"], params["b"])
     return nn.linear(h, params["out"], params["bias"])[:, 0]
 

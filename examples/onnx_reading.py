@@ -41,7 +41,7 @@ def lines(page: Image.Image) -> list[tuple[int, int, int, int]]:
     chances = model(as_input(page.resize(sides)))[0, 0]
     across, down, boxes = page.width / sides[0], page.height / sides[1], []
     for rows, columns in ndimage.find_objects(ndimage.label(chances > 0.3)[0]):
-        more = 0.4 * (rows.stop - rows.start)  # what is found is the middle of a line
+        more = 0.4 * (rows.stop - rows.start)  # the model detects the middle of a line
         left, right = (columns.start - more) * across, (columns.stop + more) * across
         top, bottom = (rows.start - more) * down, (rows.stop + more) * down
         boxes.append((max(int(left), 0), max(int(top), 0), int(right), int(bottom)))
@@ -49,7 +49,7 @@ def lines(page: Image.Image) -> list[tuple[int, int, int, int]]:
 
 
 def texts(page: Image.Image, boxes: list[tuple[int, int, int, int]]) -> list[tuple[str, float]]:
-    """What is written in each box, and how sure that is: signs of which none follows itself without a blank."""
+    """The text in each box and its mean confidence, decoded greedily by CTC: repeated signs are merged, blanks removed."""
     path = file("rapidocr-onnxruntime", "ch_PP-OCRv4_rec_infer.onnx")
     signs = ["", *onnx.load(path).metadata_props[0].value.splitlines(), " "]
     batch = np.zeros((len(boxes), 3, HEIGHT, WIDTH), np.float32)

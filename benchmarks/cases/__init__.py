@@ -49,7 +49,7 @@ GROUPS = (
 
 
 def chosen(words: Sequence[str]) -> list[Case]:
-    """The cases whose name is, or begins with, one of `words`; the default ones if there are none.
+    """The cases whose name is, or begins with, one of `words`; the default ones without words.
 
     Raises:
         UnknownNameError: A word is the beginning of no name.

@@ -1,4 +1,4 @@
-"""The first call of MiniLM in a fresh process: compiled from nothing, found in an earlier process's cache, and from a package."""
+"""The first call of MiniLM in a fresh process: compiled without a cache, with another process's cache, from a package."""
 
 from __future__ import annotations
 

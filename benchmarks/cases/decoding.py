@@ -1,6 +1,6 @@
 """Text, token by token: a GPT of six layers and 384 features writes 32 tokens, with a cache of keys and values that it owns.
 
-Every token is a call, whose argument is the token before: what is timed is a small model's step, and what a call costs.
+Every token is a call, whose argument is the token before: the time is of a small model's step and the overhead of a call.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def data() -> Data:
 
 
 def no_cache() -> list[np.ndarray]:
-    """Keys and values of every layer, one after the other: `[1, room, d]`."""
+    """Keys and values of every layer, one after the other: `[1, MAX_LENGTH, d]`."""
     return [np.zeros((1, MAX_LENGTH, FEATURES), np.float32) for _ in range(2 * LAYERS)]
 
 
 def step(params: Mapping[str, Any], cache: Sequence[Any], token: Any, place: Any) -> tuple[Any, Any, list[Any]]:
-    """The likeliest token behind one at a place, all scores, and the cache with that place in it."""
+    """The most probable token after one at a position, all scores, and the cache with that position in it."""
     h = rlx.reshape(
         rlx.take(params["embedding"], token, axis=0) + rlx.take(params["positions"], place, axis=0), (1, 1, -1)
     )

@@ -1,4 +1,4 @@
-"""Programs without a large product: what a call costs, how fast memory is walked, what a function of one variable costs."""
+"""Programs without a large product: overhead of a call, memory bandwidth, cost of a function of one variable."""
 
 from __future__ import annotations
 

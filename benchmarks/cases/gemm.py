@@ -47,4 +47,4 @@ def case(m: int, n: int, k: int) -> Case:
 CASES = tuple(case(m, n, k) for m in (16, 128, 1024) for n in SIZES for k in SIZES)
 SHOWN = {"gemm-16x1536x384", "gemm-128x1536x384", "gemm-1024x1536x384", "gemm-1024x3072x3072"}
 FURTHER = frozenset(c for c in CASES if c.name not in SHOWN)
-"""The sizes that run only when gemm is asked for by name."""
+"""The sizes that run only when gemm is selected by name."""

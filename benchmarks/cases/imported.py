@@ -2,7 +2,7 @@
 
 Sizes are fixed in the file that everybody is given. Classifier and detectors are convolutional nets of packages that `make
 bench-peers` installs: which way up a line is and where lines are (PP-OCRv4), where faces are (CenterFace); so is the recurrent
-net that tells speech (Silero VAD 6), which is given its state and gives the next. The encoder is MiniLM-L6 as torch exports it.
+net that detects speech (Silero VAD 6), which is given its state and gives the next. The encoder is MiniLM-L6 as torch exports it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def from_package(package: str, file: str, **feeds: np.ndarray) -> Data:
     model = onnx.load(str(next(each.locate() for each in files if each.name == file)))
     initial = {each.name for each in model.graph.initializer}
     inputs = [each for each in model.graph.input if each.name not in initial]
-    del model.graph.input[:]  # weights among the inputs are values that may be given, which nobody's compiler may fold
+    del model.graph.input[:]  # weights among the inputs are values that a caller may pass, which no compiler may fold
     model.graph.input.extend(inputs)
     named = {each.name: feeds[each.name.replace(".", "_")] for each in inputs}
     for each in model.graph.input:
         for dim, size in zip(each.type.tensor_type.shape.dim, named[each.name].shape, strict=True):
             dim.dim_value = size
-    for each in model.graph.output:  # what a file says of its results is said for other sizes
+    for each in model.graph.output:  # the shapes of results in a file are of other sizes
         each.type.tensor_type.ClearField("shape")
     return {"model": model.SerializeToString(), "feeds": named}
 

@@ -1,6 +1,7 @@
-"""Kernels that compute little: each moves its operands and its result through memory, and is held against a copy.
+"""Kernels that compute little: each moves its operands and its result through memory, and is compared with a copy.
 
-Bytes are counted as a perfect kernel would move them: what is read of an operand once, the result once. The large side lies
+Bytes are counted as a perfect kernel would move them: the elements read of an operand once, the result once. The large side
+lies
 beyond any core's own cache. Results stay below 32 MiB, where the allocator hands out the same pages again: larger ones
 are mapped afresh for every call, and then it is the system's clearing of pages that is timed (`memory-fresh` shows how long).
 """
@@ -37,7 +38,7 @@ class Kernel:
 
     Attributes:
         name: Of its case.
-        function: What it computes.
+        function: The function that it computes.
         operands: Shapes of its float32 operands.
         result: The shape of its result.
         rows: How many rows there are to choose from, for a kernel whose last operand is indices, one a row of 128 floats.
@@ -94,7 +95,7 @@ KERNELS = (
     Kernel("softmax", lambda x: nn.softmax(x), (SQUARE,), SQUARE),
     Kernel("running-rows", lambda x: rlx.cumulative_sum(x, axis=1), (SQUARE,), SQUARE),
     Kernel("running-columns", lambda x: rlx.cumulative_sum(x, axis=0), (SQUARE,), SQUARE),
-    # Cache lines are read whole, so what a step leaves out is read nevertheless.
+    # Cache lines are read completely, so elements that a step leaves out are read nevertheless.
     Kernel("step", lambda x: x[:, ::2], (TALL,), (2 * SIDE, SIDE // 2)),
     Kernel("flip", lambda x: rlx.flip(x, axis=1), (SQUARE,), SQUARE),
     Kernel("reflect", lambda x: rlx.pad(x, 3, mode="reflect"), (SQUARE,), (SIDE + 6, SIDE + 6)),
@@ -104,4 +105,4 @@ KERNELS = (
 CASES = tuple(kernel.case() for kernel in KERNELS)
 SHOWN = {"memory-transpose", "memory-gather", "memory-sum-columns"}
 FURTHER = frozenset(c for c in CASES if c.name not in SHOWN)
-"""Those that run only when memory is asked for by name."""
+"""The cases that run only when memory is selected by name."""

@@ -1,6 +1,6 @@
 """What touches each number once or a few times: random numbers, Fourier transforms, and the update of an optimiser.
 
-Systems draw other numbers from the same seed, so what is compared of 16 M of them is their mean and deviation.
+Systems draw other numbers from the same seed, so the comparison of 16 M of them is of mean and deviation.
 """
 
 from __future__ import annotations
@@ -93,4 +93,4 @@ CASES = (
     Case("adamw", "adamw", adamw_data, adamw, work=(28e-9 * PARAMETERS, "GB/s"), limit="copy"),
 )
 FURTHER = frozenset(c for c in CASES if c.kind == "adamw")
-"""What runs only when it is asked for by name: it takes 1.4 GB."""
+"""The case that runs only when it is selected by name: it takes 1.4 GB."""

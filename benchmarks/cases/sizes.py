@@ -1,4 +1,4 @@
-"""Sizes that come with the call: what a new one costs, and functions for all sizes beside code for the size."""
+"""Dynamic sizes: the cost of a new one, and shape-generic functions vs. code for one size."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Convolutional networks with random weights: inference at 224×224 with bound weights, and one step of training at 32×32.
 
-In training the batch norms take the statistics of their batch, and the running ones come out beside the parameters.
+In training the batch norms take the statistics of their batch, and the running ones are returned with the parameters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The peers that are installed here. A module a system: `make(kind, data, threads)` gives its programs for a case by name.
 
-A peer is asked for every case and answers with nothing where it has no such program. That a package is missing is no
-error: the peer is left out, and the run says so.
+A peer is queried for every case and returns nothing where it has no such program. A missing package is no
+error: the peer is left out, and the run reports it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ __all__ = ["model_of"]
 
 
 def model_of(kind: str, data: Data) -> tuple[bytes, Mapping[str, np.ndarray]] | None:
-    """The model's bytes and what it is fed, or `None` where a case has no ONNX form."""
+    """The model's bytes and its inputs, or `None` where a case has no ONNX form."""
     if kind == "onnx":
         return data["model"], data["feeds"]
     if kind == "minilm":

@@ -31,7 +31,7 @@ def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
 
 
 def from_file(data: Data) -> Program:
-    """MiniLM from its file to the first result, in a process of its own."""
+    """MiniLM from its file to the first result, in a new process."""
     keep = tempfile.TemporaryDirectory()
     model, _ = minilm(cases.data(data["batch"], data["length"]))
     Path(keep.name, MODEL).write_bytes(model)

@@ -105,4 +105,4 @@ MEMORY: Mapping[str, Callable[..., np.ndarray]] = {
     "memory-reflect": lambda x: np.pad(x, 3, mode="reflect"),
     "memory-fresh": lambda x: x + np.float32(1),
 }
-"""What the cases of memory compute, copied where NumPy would give a view."""
+"""The functions of the memory cases, copied where NumPy would return a view."""

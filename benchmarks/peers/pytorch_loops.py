@@ -19,7 +19,7 @@ __all__ = ["MAKERS"]
 
 
 def lstm_of(params: Mapping[str, np.ndarray]) -> torch.nn.LSTM:
-    """`torch.nn.LSTM` with our weights; its second bias is 0 and stays out of what is updated."""
+    """`torch.nn.LSTM` with our weights; its second bias is 0 and is not updated."""
     module = torch.nn.LSTM(params["w"].shape[0], params["u"].shape[0], batch_first=True)
     with torch.no_grad():
         for name, value in (

@@ -1,4 +1,4 @@
-"""Train the classifier of `examples/digits.py` and write it for the page beside this file, which needs no server of rlx's.
+"""Train the classifier of `examples/digits.py` and write it for the page in this folder, which needs no rlx server.
 
 python examples/browser/export.py
 python -m http.server -d examples/browser
@@ -21,14 +21,14 @@ digits: Any = import_module("digits")
 
 
 def shares_and_digit(params: Any, x: Any) -> tuple[Any, Any]:
-    """How likely each digit is f32[1, 10], and the likeliest i64[1]."""
+    """The probability of each digit, f32[1, 10], and the most probable digit, i64[1]."""
     scores = digits.logits(params, x)
     return nn.softmax(scores), rlx.argmax(scores, axis=-1)
 
 
 def main() -> None:
     params, loss = digits.initial(), float("nan")
-    for params, loss in digits.train(epochs=20):  # noqa: B007 - the last ones are what is wanted
+    for params, loss in digits.train(epochs=20):  # noqa: B007 - the last ones are used below
         pass
     program = rlx.compile(shares_and_digit, params, rlx.spec("f32[1, 64]"), target="wgpu:absent")
     form, contents = export(program, HERE / "site")

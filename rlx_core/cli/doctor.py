@@ -73,7 +73,7 @@ def usable_host(session: CliSession) -> tuple[PluginHost, Finding]:
         sources.configuration({}, options)
         return host, Finding("configuration", "file", "ok", str(file))
     except RlxError as error:
-        facts = "; ".join(f"{fact.label}: {fact.found}" for fact in error.facts if fact.label != "file")
+        facts = "; ".join(f"{fact.label}: {fact.value}" for fact in error.facts if fact.label != "file")
         message = f"{error.message} ({facts})" if facts and len(error.facts) > 1 else error.message
         finding = Finding("configuration", "file", "wrong", f"{file}: {message}", error.hint)
         return session.make_host(session.policy_without_file), finding

@@ -99,7 +99,7 @@ def grid(session: CliSession, pattern: str) -> Grid:
         try:
             targets[name], dispatcher = chooser(session, name)
         except RlxError as error:
-            targets[name] = "; ".join([error.message, *(str(fact.found) for fact in error.facts)])
+            targets[name] = "; ".join([error.message, *(str(fact.value) for fact in error.facts)])
             for row in op_rows:
                 cells[row.name][name] = Cell("absent", reason=targets[name])
             continue

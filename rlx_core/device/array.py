@@ -90,10 +90,10 @@ class DeviceArray(Placed):
         """
         if self.run is not None:
             self.run.settle()
-        found = np.empty(self.shape, self.dtype)
-        if found.size:
-            self.device.driver.read(self.block.buffer, self.offset, found)
-        return found
+        result = np.empty(self.shape, self.dtype)
+        if result.size:
+            self.device.driver.read(self.block.buffer, self.offset, result)
+        return result
 
     def copy(self, order: str = "C") -> DeviceArray:
         """Return a copy on the same device; it is dense in row-major order whatever `order` is."""
@@ -141,8 +141,8 @@ class DeviceArray(Placed):
         one = np.empty(1, f"V{self.element.itemsize}")
         seen = view(np.lib.stride_tricks.as_strided(one, self.shape, dense_strides(self.type)))
         first = seen.__array_interface__["data"][0] - one.__array_interface__["data"][0] if seen.size else 0
-        at = At(self.block.buffer, self.offset + first)
-        return self.device.dense(at, self.type.with_shape(seen.shape), seen.strides, self.run)
+        location = At(self.block.buffer, self.offset + first)
+        return self.device.dense(location, self.type.with_shape(seen.shape), seen.strides, self.run)
 
     def __copy__(self) -> DeviceArray:
         return self.copy()
@@ -159,8 +159,8 @@ class DeviceArray(Placed):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError(f"an array on {self.place} can only be copied to the host")
-        found = self.to_host()
-        return found if dtype is None else found.astype(dtype, copy=False)
+        result = self.to_host()
+        return result if dtype is None else result.astype(dtype, copy=False)
 
     def item(self) -> bool | int | float | complex:
         """Return the only element, copied to the host.

@@ -99,10 +99,10 @@ class Device:
         Raises:
             OutOfMemoryError: The device has not enough memory.
         """
-        made = self.empty(TensorType(dtype(data.dtype), data.shape), what)
+        array = self.empty(TensorType(dtype(data.dtype), data.shape), what)
         if data.size:
-            self.driver.write(made.block.buffer, 0, usable(data), waits=True)
-        return made
+            self.driver.write(array.block.buffer, 0, usable(data), waits=True)
+        return array
 
     def empty(self, type: TensorType, what: str = "an array") -> DeviceArray:
         """Return an array with uninitialised elements."""
@@ -116,28 +116,28 @@ class Device:
         type = None if isinstance(data, Placed) else placed_type(data)
         if type is None:
             return None
-        found = self.driver.adopt(data)
-        if found is None:
+        adopted = self.driver.adopt(data)
+        if adopted is None:
             return None
-        strides = found.strides or dense_strides(type)
-        if type.size and (found.offset % WIDEST or not is_dense(type, strides)):
-            return self.dense(At(found.buffer, found.offset), type, strides)
-        return DeviceArray(self, Block(found.buffer, type.static_nbytes), found.offset, type)
+        strides = adopted.strides or dense_strides(type)
+        if type.size and (adopted.offset % WIDEST or not is_dense(type, strides)):
+            return self.dense(At(adopted.buffer, adopted.offset), type, strides)
+        return DeviceArray(self, Block(adopted.buffer, type.static_nbytes), adopted.offset, type)
 
-    def dense(self, at: At, type: TensorType, strides: Strides, run: Unsettled | None = None) -> DeviceArray:
+    def dense(self, location: At, type: TensorType, strides: Strides, run: Unsettled | None = None) -> DeviceArray:
         """A dense copy of elements that lie at strides on the device.
 
         Args:
-            at: Where the first one lies.
+            location: Where the first one lies.
             run: The run that they come from, if that one can fail.
         """
-        made = self.empty(type, "a dense copy")
+        result = self.empty(type, "a dense copy")
         if type.size and is_dense(type, strides):
-            self.driver.copy(at.buffer, at.offset, made.block.buffer, made.offset, made.nbytes)
+            self.driver.copy(location.buffer, location.offset, result.block.buffer, result.offset, result.nbytes)
         elif type.size:
             assert self.rearrange is not None, f"a backend said how {self.name} copies what has gaps"
-            self.rearrange(at, type, strides, At(made.block.buffer, made.offset))
-        return DeviceArray(self, made.block, made.offset, type, run)
+            self.rearrange(location, type, strides, At(result.block.buffer, result.offset))
+        return DeviceArray(self, result.block, result.offset, type, run)
 
     def expect_dtype(self, type: TensorType, what: str) -> None:
         """Require that the device has arithmetic for a dtype; its memory holds any.
@@ -146,8 +146,10 @@ class Device:
             DtypeError: It does not.
         """
         if type.dtype.name in self.facts.lacks:
-            lacks = ", ".join(sorted(self.facts.lacks))
-            raise DtypeError(f"{self.name}: {what} is {type}, and the device has no {type.dtype}", Fact("lacks", lacks))
+            unsupported = ", ".join(sorted(self.facts.lacks))
+            raise DtypeError(
+                f"{self.name}: {what} is {type}, and the device has no {type.dtype}", Fact("lacks", unsupported)
+            )
 
     def synchronize(self) -> None:
         """Wait for all work started on it."""

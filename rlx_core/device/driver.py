@@ -216,7 +216,7 @@ class Driver(ABC):
     can_record: bool = False
     """Whether `record` is supported; such a driver has an `address`."""
 
-    def address(self, at: At) -> int:
+    def address(self, location: At) -> int:
         """Return a number that is unique among addresses in use at the same time; memory that was freed may get the same one
         again.
         """

@@ -19,22 +19,22 @@ FEW: Final = 3
 """Number of failed paths of a library that an error lists."""
 
 
-def first_that_loads(paths: Iterable[str], missing: str, install: str, beside: str = "") -> ctypes.CDLL:
+def first_that_loads(paths: Iterable[str], missing: str, install: str, companions: str = "") -> ctypes.CDLL:
     """The first library that loads.
 
     Args:
         paths: Where it may lie, best first.
         missing: Name of the library, as the error "… is not installed" shows it.
         install: The hint for installing it.
-        beside: Pattern of libraries in the same folder that it loads by name; they are loaded first, so that the loader resolves
-            them.
+        companions: Pattern of libraries in the same folder that it loads by name; they are loaded first, so that the loader
+            resolves them.
 
     Raises:
         DeviceUnavailableError: None does.
     """
     failed: list[Fact] = []
     for path in paths:
-        others = sorted(Path(path).parent.glob(beside)) if beside and Path(path).is_absolute() else []
+        others = sorted(Path(path).parent.glob(companions)) if companions and Path(path).is_absolute() else []
         try:
             for other in others:
                 ctypes.CDLL(str(other))
@@ -69,8 +69,8 @@ def imported(name: str, target: str, *, install: str, needs: Iterable[str], olde
     except (Exception, SystemExit) as error:  # an incomplete wheel, or one for another system
         if is_lack(error):
             raise
-        said = Fact(name, type(error).__name__, str(error))
-        raise DeviceUnavailableError(f"{target}: {name} cannot be imported", said, hint=install) from None
+        cause = Fact(name, type(error).__name__, str(error))
+        raise DeviceUnavailableError(f"{target}: {name} cannot be imported", cause, hint=install) from None
     return module
 
 

@@ -83,14 +83,14 @@ class Pool:
     Attributes:
         place: The device, for errors.
         driver: Whose memory it is.
-        held: Bytes in all blocks, including free blocks kept for reuse.
+        reserved: Bytes in all blocks, including free blocks kept for reuse.
         poison: A byte with which blocks are filled when they are allocated, to detect reads of uninitialised memory.
         turns: When runs on the device have to wait for one another.
     """
 
     place: str
     driver: Driver
-    held: int = 0
+    reserved: int = 0
     poison: int | None = None
     turns: Turns = field(init=False, default=Factory(lambda self: Turns(self.place), takes_self=True))
     _free: dict[tuple[int, bool], list[Any]] = field(factory=lambda: defaultdict(list))
@@ -114,7 +114,7 @@ class Pool:
     @property
     def used(self) -> int:
         """Bytes in blocks that are in use."""
-        return self.held - self.cached
+        return self.reserved - self.cached
 
     def block(self, nbytes: int, what: str, *, is_apart: bool = False) -> Block:
         """A block of at least `nbytes`.
@@ -149,7 +149,7 @@ class Pool:
             for make_room in (self.trim, self.trim_holders, None):
                 try:
                     buffer = allocate(capacity)
-                    self.held += capacity
+                    self.reserved += capacity
                     self._every[id(buffer)] = buffer
                     return buffer
                 except OutOfMemoryError as error:
@@ -180,7 +180,7 @@ class Pool:
                         break
                     del self._every[id(buffer)]
                     self.driver.free(buffer)
-                    self.held -= capacity
+                    self.reserved -= capacity
 
     def trim_holders(self) -> None:
         """Free the unused blocks of the holders and of the pool."""

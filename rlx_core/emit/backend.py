@@ -111,9 +111,9 @@ class DeviceBackend(Backend):
     def absent(self) -> Backend | None:
         if self.usual is None:
             return None
-        made = type(self)()
-        made._is_absent = True
-        return made
+        result = type(self)()
+        result._is_absent = True
+        return result
 
     @property
     def target(self) -> Target:  # type: ignore[override]  # created on access, and not assigned
@@ -145,13 +145,13 @@ class DeviceBackend(Backend):
             facts = self.usual_for(options)
             assert facts is not None, "a target that prints no code has no absent device"
             return self._absent.setdefault(facts, Device(f"{self.name}:{ABSENT}", facts, refusing(self.name)))
-        there = self.found(options)
-        if not there:
+        devices = self.found(options)
+        if not devices:
             raise DeviceUnavailableError(f"{self.name}: there is no device")
-        if self.number >= len(there):
-            count = f"there {'is' if len(there) == 1 else 'are'} {len(there)}, counted from 0"
-            raise DeviceError(f"{self.name}:{self.number}: {count}", *(Fact(d.name, d.facts.name) for d in there))
-        return there[self.number]
+        if self.number >= len(devices):
+            count = f"there {'is' if len(devices) == 1 else 'are'} {len(devices)}, counted from 0"
+            raise DeviceError(f"{self.name}:{self.number}: {count}", *(Fact(d.name, d.facts.name) for d in devices))
+        return devices[self.number]
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
         return self.build(lir, target, options, None)
@@ -185,10 +185,10 @@ class DeviceBackend(Backend):
     ) -> Sequence[Listing]:
         device = expect_device(target)
         language, chosen = self._made(device)[0], options.get("options", {})
-        found = listings(lir, target.kernels, language, steps)
+        entries = listings(lir, target.kernels, language, steps)
         if level == language.level.name:
-            return found
-        return [evolve(each, text=each.text and self.translated(each.text, level, device, chosen)) for each in found]
+            return entries
+        return [evolve(each, text=each.text and self.translated(each.text, level, device, chosen)) for each in entries]
 
     def pack(
         self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
@@ -205,7 +205,7 @@ class DeviceBackend(Backend):
         ).packed(programs)
 
     def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:
-        wanted = wanted_of(form)
+        requirements = wanted_of(form)
         reason = reason_against_version(form)
         if reason is not None:
             return reason
@@ -215,7 +215,7 @@ class DeviceBackend(Backend):
             return f"is for a device that is not here ({error.message})"
         if self.is_poisoned(options):
             return f"runs as a whole, and {self.name}.poison looks at every step"
-        return wanted.reason_against(device.facts, self._made(device)[0].level.name)
+        return requirements.reason_against(device.facts, self._made(device)[0].level.name)
 
     def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Unpack:
         return DevicePackage.read(form, blobs, self.device(options)).program

@@ -81,9 +81,9 @@ class StepFault:
         return at_step(self.fault(index, place), self.step)
 
 
-def planned_calls(lir: Lir, locations: Locations, made: Emissions) -> Iterator[PlannedCall]:
+def planned_calls(lir: Lir, locations: Locations, emission: Emissions) -> Iterator[PlannedCall]:
     """The launches of a program, in order."""
-    for number, emitted in made.steps.items():
+    for number, emitted in emission.steps.items():
         step = lir.steps[number]
         values = (*step.node.operands, *step.node.results)
         workspaces = tuple(accumulate(map(padded, emitted.workspaces), initial=0))
@@ -311,10 +311,10 @@ class DeviceCode(Code):
         device = self.device
         expected = [(leaf.type, leaf.type.dtype.numpy, leaf.type.static_shape) for leaf in program.plan.inputs]
 
-        def call(*given: Any) -> Any:
-            if len(given) != len(expected) or watchers[0]:
+        def call(*arguments: Any) -> Any:
+            if len(arguments) != len(expected) or watchers[0]:
                 return NotImplemented
-            arrays = [unwrapped(each) for each in given]
+            arrays = [unwrapped(each) for each in arguments]
             for array, (type_, dtype, shape) in zip(arrays, expected, strict=True):
                 if type(array) is DeviceArray:
                     if array.device is not device or array.type != type_:
@@ -388,11 +388,11 @@ def compile_plan(
     Raises:
         KernelBuildError: The device's compiler refuses a function.
     """
-    made = emissions(lir, kernels)
+    emission = emissions(lir, kernels)
 
     def nodes_of(function: Function) -> Sequence[Fact]:
         calling = (
-            lir.steps[n] for n, each in made.steps.items() if any(c.function == function.name for c in each.calls)
+            lir.steps[n] for n, each in emission.steps.items() if any(c.function == function.name for c in each.calls)
         )
         return [Fact("node", f"{s.node.label} {s.node.op.name}", s.node.origin.source) for s in calling]
 
@@ -401,7 +401,7 @@ def compile_plan(
         for number, step in enumerate(lir.steps)
         for name, plan in step.nested.items()
     }
-    return CompiledPlan(made, build_modules(device, language, made.functions, objects, nodes_of), nested)
+    return CompiledPlan(emission, build_modules(device, language, emission.functions, objects, nodes_of), nested)
 
 
 def functions_of(lirs: Iterable[Lir], kernels: KernelTable) -> list[Function]:

@@ -78,8 +78,8 @@ def _each_part(op: Op, *x: Value | None) -> Any:
     """The op of each part by itself, which a scatter that multiplies does not allow."""
     if not _takes_complex(x) or (isinstance(op, Scatter) and op.mode == "mul"):
         return None
-    whole = [parts(v) if v is not None and v.dtype.is_complex else (v, v) for v in x]
-    return make_complex(*(part(*(v[k] for v in whole)) for k, part in enumerate(of_parts(op))))
+    components = [parts(v) if v is not None and v.dtype.is_complex else (v, v) for v in x]
+    return make_complex(*(part(*(v[k] for v in components)) for k, part in enumerate(of_parts(op))))
 
 
 for _function, _rule in FORMULAS.items():
@@ -102,8 +102,8 @@ def _made(op: Op, re: Value, im: Value) -> Any:
 def _cast(op: conversion.Cast, x: Value) -> Any:
     if not (x.dtype.is_complex or op.to.is_complex):
         return None
-    found = converted(op, parts(x) if x.dtype.is_complex else x)
-    return make_complex(*found) if op.to.is_complex else found
+    result = converted(op, parts(x) if x.dtype.is_complex else x)
+    return make_complex(*result) if op.to.is_complex else result
 
 
 @complex_parts.register(MatMul)
@@ -111,6 +111,8 @@ def _matmul(op: MatMul, a: Value, b: Value) -> Any:
     """Four products of parts."""
     if not a.dtype.is_complex:
         return None
-    own = op if op.acc_dtype is None else evolve(op, acc_dtype=op.acc_dtype.component)
+    component_op = op if op.acc_dtype is None else evolve(op, acc_dtype=op.acc_dtype.component)
     (a_re, a_im), (b_re, b_im) = parts(a), parts(b)
-    return make_complex(own(a_re, b_re) - own(a_im, b_im), own(a_re, b_im) + own(a_im, b_re))
+    return make_complex(
+        component_op(a_re, b_re) - component_op(a_im, b_im), component_op(a_re, b_im) + component_op(a_im, b_re)
+    )

@@ -18,10 +18,10 @@ __all__ = ["listings"]
 
 def listings(lir: Lir, kernels: KernelTable, language: Language, steps: Sequence[int]) -> list[Listing]:
     """Return the code of some steps; steps that share a function share a listing."""
-    made = emissions(lir, kernels)
+    emission = emissions(lir, kernels)
 
     def reason_without(number: int) -> str | None:
-        emitted, step = made.steps.get(number), lir.steps[number]
+        emitted, step = emission.steps.get(number), lir.steps[number]
         if emitted is None:
             return "has no elements to compute" if is_empty(step) else reason_on_host(step)
         if emitted.is_library:
@@ -29,9 +29,9 @@ def listings(lir: Lir, kernels: KernelTable, language: Language, steps: Sequence
         return None
 
     def code_of(number: int) -> tuple[str, str]:
-        return source_of(made.steps[number], language), launched(made.steps[number])
+        return source_of(emission.steps[number], language), launched(emission.steps[number])
 
-    return shared_listings(steps, reason_without, lambda number: id(made.steps[number]), code_of)
+    return shared_listings(steps, reason_without, lambda number: id(emission.steps[number]), code_of)
 
 
 def source_of(emitted: Emitted, language: Language) -> str:

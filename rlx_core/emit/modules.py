@@ -49,12 +49,12 @@ def build_modules(
     language: Language,
     functions: Sequence[Function],
     objects: ObjectStore | None,
-    told: Callable[[Function], Sequence[Fact]] = lambda function: (),
+    facts_of: Callable[[Function], Sequence[Fact]] = lambda function: (),
 ) -> Modules:
     """Build all functions; the ones that are in `device.ahead` are taken from there.
 
     Args:
-        told: Facts about a function that an error shows in addition to its name.
+        facts_of: Facts about a function that an error shows in addition to its name.
 
     Raises:
         KernelBuildError: The device's compiler refuses one.
@@ -83,10 +83,10 @@ def build_modules(
             module = driver.build(source)
         except KernelBuildError as error:
             refused = next((f for f in part if is_refused(driver, language.module([f]))), part[0])
-            raise error.with_fact(Fact("function", refused.name), *told(refused))  # noqa: B904  it is the same error
-        made = driver.binary_of(module) if objects is not None else None
-        if objects is not None and made is not None:
-            objects.put(key, made)
+            raise error.with_fact(Fact("function", refused.name), *facts_of(refused))  # noqa: B904  it is the same error
+        compiled = driver.binary_of(module) if objects is not None else None
+        if objects is not None and compiled is not None:
+            objects.put(key, compiled)
         return module, False
 
     if len(parts) == 1:

@@ -29,7 +29,7 @@ def movement_rows(table: DeviceTable, language: Language) -> None:
     def lacking(node: Node) -> str | None:
         # Bits are moved and not read, so both parts of a complex number are one word.
         dtypes = (t.dtype.component if t.dtype.is_complex else t.dtype for t in node.types)
-        return next((said for dtype in dtypes if (said := language.lacking(dtype)) is not None), None)
+        return next((reason for dtype in dtypes if (reason := language.lacking(dtype)) is not None), None)
 
     are_there = Condition("dtypes that the device has", lambda node: lacking(node) is None, lacking)
 

@@ -25,7 +25,7 @@ from rlx_core.system.records import frozen
 
 __all__ = ["Rearranger"]
 
-_KEPT: Final = 64
+_MAX_BUILT: Final = 64
 
 _BITS: Final[Mapping[int, DType]] = {1: i8, 2: i16, 4: i32, 8: i64}
 
@@ -49,7 +49,7 @@ class Rearranger:
 
     def __init__(self, device: Device, language: Language) -> None:
         self._device, self._language = device, language
-        self._built: LruCache[_Problem, tuple[Emitted, Modules]] = LruCache(_KEPT)
+        self._built: LruCache[_Problem, tuple[Emitted, Modules]] = LruCache(_MAX_BUILT)
 
     def __call__(self, source: At, type: TensorType, strides: Strides, target: At) -> None:
         # Kernels read forwards and store backwards.

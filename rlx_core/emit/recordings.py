@@ -15,9 +15,9 @@ from attrs import field
 from rlx_core.device.driver import Driver
 from rlx_core.system.records import define
 
-__all__ = ["MOST", "Recordings"]
+__all__ = ["MAX_RECORDINGS", "Recordings"]
 
-MOST: Final = 16
+MAX_RECORDINGS: Final = 16
 """Maximum number of address combinations that are cached; the oldest are evicted first."""
 
 
@@ -36,12 +36,12 @@ class Recordings:
     def of(self, places: tuple[int, ...], launches: Sequence[Any]) -> Sequence[Any]:
         """Return the launches to submit for these addresses of inputs and outputs: a recording, or the launches themselves."""
         if places not in self.known:
-            if len(self.known) == MOST:
+            if len(self.known) == MAX_RECORDINGS:
                 del self.known[next(iter(self.known))]
             self.known[places] = None
             return launches
-        found = self.known[places]
-        if found is None:
-            made = self.driver.record(launches)
-            found = self.known[places] = launches if made is None else [made]
-        return found
+        calls = self.known[places]
+        if calls is None:
+            recording = self.driver.record(launches)
+            calls = self.known[places] = launches if recording is None else [recording]
+        return calls

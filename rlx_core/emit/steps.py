@@ -62,10 +62,10 @@ def _emitted(emit: Emit, step: Step, layout: Layout, kernels: KernelTable) -> Em
     """Return an emitter's code for a step; its exceptions name the row."""
     row = kernels.get(step.kernel)
     with contained("kernels", row.name, f"the code of {step.node.op.name}", row.plugin or kernels.target):
-        made = emit(step.node, layout)
-        if not isinstance(made, Emitted):
-            raise TypeError(f"its emitter returned {type(made).__name__}, not Emitted")
-    return made
+        emitted = emit(step.node, layout)
+        if not isinstance(emitted, Emitted):
+            raise TypeError(f"its emitter returned {type(emitted).__name__}, not Emitted")
+    return emitted
 
 
 def aligned_layout(step: Step, lir: Lir) -> Layout:

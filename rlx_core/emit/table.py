@@ -39,12 +39,12 @@ class DeviceTable(KernelTable):
     def emitter(self, *ops: type[Op], name: str, **traits: Unpack[TraitWords]) -> Callable[[_E], _E]:
         """Register the decorated emitter for each of `ops`; its kernels read strided operands and are generated, unless
         `traits`, which are those of `KernelTable.register`, say otherwise."""
-        own: TraitWords = {"accepts_strides": True, "tier": GENERATED, **traits}
+        all_traits: TraitWords = {"accepts_strides": True, "tier": GENERATED, **traits}
 
         def add(emit: _E) -> _E:
             run = Emitting(emit)
             run.__doc__ = emit.__doc__
-            self.register(*ops, name=name, **own)(run)
+            self.register(*ops, name=name, **all_traits)(run)
             return emit
 
         return add
@@ -52,14 +52,14 @@ class DeviceTable(KernelTable):
     def library(self, *ops: type[Op], name: str, **traits: Unpack[TraitWords]) -> Callable[[_R], _R]:
         """Register the decorated function for each of `ops`: it is given the op, the module of the device's array library, and
         arrays of that library for the operands and then the results, to which it writes. `traits` as in `emitter`."""
-        own: TraitWords = {"tier": LIBRARY, **traits}
+        all_traits: TraitWords = {"tier": LIBRARY, **traits}
 
         def add(run: _R) -> _R:
             def call(node: Node, layout: Layout) -> Emitted:
                 return library_call(name, layout, partial(run, node.op))
 
             call.__doc__ = run.__doc__
-            self.emitter(*ops, name=name, **own)(call)
+            self.emitter(*ops, name=name, **all_traits)(call)
             return run
 
         return add

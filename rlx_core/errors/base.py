@@ -14,19 +14,19 @@ class Fact:
 
     Args:
         label: A word or two in the user's terms ("lhs", "file", "key").
-        found: The actual value; printed with `str`.
+        value: The actual value; printed with `str`.
         where: A source line or another place, or `None`.
     """
 
-    __slots__ = ("found", "label", "where")
+    __slots__ = ("label", "value", "where")
 
-    def __init__(self, label: str, found: object, where: object = None) -> None:
+    def __init__(self, label: str, value: object, where: object = None) -> None:
         self.label = label
-        self.found = found
+        self.value = value
         self.where = where
 
     def __repr__(self) -> str:
-        return f"Fact({self.label!r}, {str(self.found)!r}, {self.where!r})"
+        return f"Fact({self.label!r}, {str(self.value)!r}, {self.where!r})"
 
 
 class RlxError(Exception):
@@ -79,11 +79,11 @@ class RlxError(Exception):
         return self
 
     def __str__(self) -> str:
-        rows = [(f.label, str(f.found), "" if f.where is None else str(f.where)) for f in self.facts]
+        rows = [(f.label, str(f.value), "" if f.where is None else str(f.where)) for f in self.facts]
         label_width = max([len(label) for label, _, _ in rows] + [4])
-        found_width = min(max([len(value) for _, value, where in rows if where] + [0]), 48)
+        value_width = min(max([len(value) for _, value, where in rows if where] + [0]), 48)
         lines = [self.message]
-        lines += [f"  {label:<{label_width}}  {value:<{found_width}}  {where}".rstrip() for label, value, where in rows]
+        lines += [f"  {label:<{label_width}}  {value:<{value_width}}  {where}".rstrip() for label, value, where in rows]
         if self.hint:
             lines.append(f"  {'hint':<{label_width}}  {self.hint}")
         lines.append(f"  {'more':<{label_width}}  rlx explain {self.page}")

@@ -151,7 +151,7 @@ def unusable_backends(host: PluginHost) -> list[tuple[Fact, str | None]]:
         if verdict.state in unusable and f"target.{entry.name}" in known
     ]
     for (kind, name), refusal in registry.refused.items():
-        missing = [str(fact.found) for fact in refusal.facts if fact.label == "missing"]
+        missing = [str(fact.value) for fact in refusal.facts if fact.label == "missing"]
         if kind == "backends" and missing:
             result.append((Fact("missing", f"{name}: {missing[0]}"), refusal.hint))
     return result

@@ -249,8 +249,8 @@ class FakeDriver(Driver):
                 self.is_lost = self.fails_at <= 0
                 self.fails_at -= 1
 
-    def address(self, at: At) -> int:
-        return at.buffer.address + at.offset
+    def address(self, location: At) -> int:
+        return location.buffer.address + location.offset
 
     def record(self, launches: Sequence[FakeLaunch]) -> FakeRecording:
         self.records.append(("record", len(launches)))

@@ -49,4 +49,4 @@ def reason_declined(error: LegalizeError) -> str | None:
     """
     if error.__cause__ is not None:
         return None
-    return "; ".join([error.message, *(str(fact.found) for fact in error.facts[:1])])
+    return "; ".join([error.message, *(str(fact.value) for fact in error.facts[:1])])

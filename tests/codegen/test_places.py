@@ -34,7 +34,7 @@ def test_a_number_is_the_place_in_an_array_and_said_by_its_indices() -> None:
     error = SHAPED((1 * 4 + 3) * 3 + 2)
     assert type(error).__name__ == "ShapeError"
     assert error.message == "f: the matrix at [1, 3] has 2 of 3"
-    assert [(f.label, f.found) for f in error.facts] == [("at", "[1, 3]")]
+    assert [(f.label, f.value) for f in error.facts] == [("at", "[1, 3]")]
     assert error.hint == "ask for fewer"
     assert SHAPED.of(1, 3, 2).message == error.message
     assert "[(not known), (not known)] has (not known)" in SHAPED(None).message

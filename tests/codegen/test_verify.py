@@ -95,7 +95,7 @@ def test_a_broken_rule_is_named_with_its_place(rule: str) -> None:
     with pytest.raises(VerifyError) as refused:
         check_kernel(make())
 
-    said = {str(fact.label): str(fact.found) for fact in refused.value.facts}
+    said = {str(fact.label): str(fact.value) for fact in refused.value.facts}
     assert where in said
     assert what in said[where]
 

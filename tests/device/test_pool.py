@@ -21,7 +21,7 @@ def test_a_block_that_nobody_has_is_given_out_again() -> None:
     mine = pool()
     first = mine.block(1000, "x").buffer
     assert mine.block(900, "x").buffer is first
-    assert (mine.held, mine.used) == (1024, 0)
+    assert (mine.reserved, mine.used) == (1024, 0)
 
 
 def test_two_blocks_that_somebody_has_are_apart() -> None:
@@ -44,7 +44,7 @@ def test_without_room_blocks_that_wait_are_freed_and_it_is_tried_once_more() -> 
         mine.block(nbytes, "x")
     mine.block(4096, "an arena")
     assert mine.driver.count("free") == 2  # type: ignore[attr-defined]
-    assert mine.held == 4096
+    assert mine.reserved == 4096
 
 
 def test_what_does_not_fit_is_named_with_what_is_in_use() -> None:

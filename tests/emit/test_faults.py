@@ -22,7 +22,7 @@ def test_with_results_on_the_host_the_call_raises(bench: Any) -> None:
     f = bench.jit(rows)
     with pytest.raises(IndexRangeError, match="index 5 is outside an axis of 2 elements") as caught:
         f(TABLE, BAD)
-    assert [fact.found for fact in caught.value.facts if fact.label == "place"] == ["point 3 of the kernel"]
+    assert [fact.value for fact in caught.value.facts if fact.label == "place"] == ["point 3 of the kernel"]
     assert "test_faults.py" in str(caught.value)
     np.testing.assert_array_equal(f(TABLE, np.array([1, 0])), TABLE[::-1])
 

@@ -69,7 +69,7 @@ def test_what_never_fits_is_said_with_the_plan_and_the_next_program_runs(small: 
     for _ in range(3):
         with pytest.raises(OutOfMemoryError, match=r"fake:0: .* of \d+ bytes cannot be allocated") as caught:
             f(np.ones((16, 64), np.float32))
-        (plan,) = [fact.found for fact in caught.value.facts if fact.label == "plan of steps"]
+        (plan,) = [fact.value for fact in caught.value.facts if fact.label == "plan of steps"]
         assert "inputs 4096" in str(plan)
         assert "outputs 4352" in str(plan)
     del caught

@@ -127,7 +127,7 @@ def test_a_kernel_that_does_not_compile_is_named_with_its_node_and_line(
     with pytest.raises(KernelBuildError, match="its compiler refuses the source") as caught:
         f(x)
     found = {fact.label: fact for fact in caught.value.facts}
-    assert str(found["node"].found).endswith("rlx.tanh")
+    assert str(found["node"].value).endswith("rlx.tanh")
     assert "test_modules.py" in str(found["node"].where)
     monkeypatch.undo()
     np.testing.assert_allclose(f(x)[1], np.tanh(x[:2]), rtol=1e-6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.emit.recordings import MOST, Recordings
+from rlx_core.emit.recordings import MAX_RECORDINGS, Recordings
 from rlx_core.testing.fake_device import FakeDriver
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
@@ -82,6 +82,6 @@ def test_parameters_that_are_bound_anew_are_recorded_anew(bench: Any) -> None:
 
 def test_only_so_many_places_are_remembered() -> None:
     known = Recordings(FakeDriver(can_record=True))
-    for place in range(2 * MOST):
+    for place in range(2 * MAX_RECORDINGS):
         assert known.of((place,), ()) == ()
-    assert len(known.known) == MOST
+    assert len(known.known) == MAX_RECORDINGS

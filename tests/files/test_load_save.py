@@ -57,7 +57,7 @@ def test_a_program_cut_or_damaged_is_refused_with_the_file(tmp_path):
         bad.write_bytes(data)
         with pytest.raises(FormatError) as caught:
             rlx.load(bad)
-        assert caught.value.facts[-1].found == bad
+        assert caught.value.facts[-1].value == bad
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".rlx"])

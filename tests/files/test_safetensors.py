@@ -184,7 +184,7 @@ def test_a_hostile_header_is_refused_with_the_file_the_key_and_both_numbers(tmp_
 
     with pytest.raises(FormatError, match=says) as caught:
         load_safetensors(path)
-    assert caught.value.facts[-1].found == path
+    assert caught.value.facts[-1].value == path
 
 
 @pytest.mark.parametrize("length", [17, 2**31, 2**63, 2**64 - 1])
@@ -251,7 +251,7 @@ def test_what_cannot_be_saved_leaves_the_old_file(tmp_path, arrays, metadata, er
         save_safetensors(path, {"a": np.zeros(1), **arrays}, metadata)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-    assert caught.value.facts[-1].found == path
+    assert caught.value.facts[-1].value == path
 
 
 def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path, monkeypatch):

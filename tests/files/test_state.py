@@ -82,7 +82,7 @@ def test_what_is_not_like_the_file_is_said_with_the_file(tmp_path: Path, like: A
     rlx.save(path, {"a": np.float32([1, 2])})
     with pytest.raises(FormatError, match=says) as caught:
         rlx.load(path, like=like)
-    assert caught.value.facts[-1].found == path
+    assert caught.value.facts[-1].value == path
 
 
 @pytest.mark.parametrize(

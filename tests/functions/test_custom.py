@@ -221,7 +221,7 @@ def test_a_mistake_in_a_rule_is_named_with_the_line_where_it_is(name):
     with pytest.raises(error, match=says) as caught:
         evaluate(rlx.grad(lambda x, y: rlx.sum(product(x, y))), X, V)
     assert "product" in caught.value.message
-    assert any("test_custom.py" in f"{fact.found} {fact.where}" for fact in caught.value.facts)
+    assert any("test_custom.py" in f"{fact.value} {fact.where}" for fact in caught.value.facts)
 
 
 @pytest.mark.parametrize(

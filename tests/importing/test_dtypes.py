@@ -20,7 +20,7 @@ def test_dtypes_map_in_both_directions() -> None:
 def test_other_element_types_are_refused_with_the_supported_ones() -> None:
     with pytest.raises(DtypeError, match="input x: rlx has no dtype for elements of Q") as caught:
         LETTERS.dtype("Q", "input x")
-    assert [str(fact.found) for fact in caught.value.facts] == ["F, D"]
+    assert [str(fact.value) for fact in caught.value.facts] == ["F, D"]
     with pytest.raises(DtypeError, match="no element type for i8"):
         LETTERS.element(rlx.i8)
 

@@ -112,8 +112,8 @@ def test_reports_of_unsupported_operations_have_one_format(system: str) -> None:
     assert re.fullmatch(r"[\w: ]+: 2 operations are not supported: [\w.]+, [\w.]+", error.message)
     twice, once = error.facts
     assert error.message.endswith(f"{twice.label}, {once.label}")
-    assert str(twice.found) == "2 uses"
-    assert re.fullmatch(r"1 use(; instead: .+)?", str(once.found))
+    assert str(twice.value) == "2 uses"
+    assert re.fullmatch(r"1 use(; instead: .+)?", str(once.value))
     assert re.fullmatch(r"first: .*(node first|test_importers\.py:\d+).*", str(twice.where))
     assert re.search(r"node y|test_importers\.py:\d+", str(once.where))
     assert error.hint is not None

@@ -29,7 +29,7 @@ def test_a_second_handler_of_an_operation_is_an_error_that_names_both() -> None:
 
     with pytest.raises(ConfigError, match="operation len has two handlers") as caught:
         table.register("len")(sorted)
-    assert [str(fact.found) for fact in caught.value.facts] == ["builtins.len", "builtins.sorted"]
+    assert [str(fact.value) for fact in caught.value.facts] == ["builtins.len", "builtins.sorted"]
     assert table["len"].function is len
 
 

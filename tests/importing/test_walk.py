@@ -78,7 +78,7 @@ def test_an_error_names_the_innermost_node_only() -> None:
 
     with pytest.raises(RlxError) as caught:
         walk.nodes(program("outer = apply f"), {"f": body})
-    assert [str(fact.found) for fact in caught.value.facts if fact.label == "node"] == ["line inner"]
+    assert [str(fact.value) for fact in caught.value.facts if fact.label == "node"] == ["line inner"]
 
 
 def test_the_number_of_nodes_has_a_budget() -> None:

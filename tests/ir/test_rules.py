@@ -31,7 +31,7 @@ def test_a_second_rule_for_an_op_names_the_first():
             return 2
 
     assert "flops: there are two rules for rlx.add" in caught.value.message
-    assert "first" in str(caught.value.facts[0].found)
+    assert "first" in str(caught.value.facts[0].value)
     assert table.rule(add.op) is first
 
 

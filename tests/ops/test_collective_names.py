@@ -23,7 +23,7 @@ def over(function: Callable[..., Any], name: str = "i", **settings: Any) -> Call
 
 
 def facts(error: RlxError) -> dict[str, str]:
-    return {fact.label: str(fact.found) for fact in error.facts}
+    return {fact.label: str(fact.value) for fact in error.facts}
 
 
 def assert_all(found: Any, expected: np.ndarray) -> None:

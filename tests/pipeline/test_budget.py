@@ -57,7 +57,7 @@ def test_nodes_that_a_pass_makes_are_counted():
         pytest.raises(BudgetError, match="more than 1,000 nodes") as caught,
     ):
         run_passes([Grow()], rlx.trace(rlx.exp, F32))
-    assert any(fact.label == "pass" and fact.found == "acme.grow" for fact in caught.value.facts)
+    assert any(fact.label == "pass" and fact.value == "acme.grow" for fact in caught.value.facts)
 
 
 def test_a_pass_that_makes_nodes_for_ever_ends_with_its_time():

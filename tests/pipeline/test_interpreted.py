@@ -69,7 +69,7 @@ def test_a_backend_that_cannot_be_used_is_named_with_what_it_lacks():
     host = PluginHost([builtin_entry(), given_entry(Absent())])
     with pytest.raises(DeviceError, match="no backend can be used") as caught:
         rlx.jit(lambda x: x + 1, host=host)(X)
-    assert [str(fact.found) for fact in caught.value.facts] == [
+    assert [str(fact.value) for fact in caught.value.facts] == [
         "acme: the driver of Acme is not loaded: install acme-driver"
     ]
     assert "no backend is installed" not in str(caught.value)

@@ -51,7 +51,7 @@ def test_a_cycle_is_spelled_out_with_who_says_what():
     with pytest.raises(CycleError, match=r"acme\.a → acme\.b → acme\.c → acme\.a is a cycle") as caught:
         ordered(records)
 
-    assert [(fact.label, fact.found) for fact in caught.value.facts] == [
+    assert [(fact.label, fact.value) for fact in caught.value.facts] == [
         ("acme.a", "says it comes before acme.b"),
         ("acme.c", "says it comes after acme.b"),
         ("acme.c", "says it comes before acme.a"),

@@ -158,7 +158,7 @@ def test_what_is_not_compiled_takes_no_target(tmp_path):
     ):
         with pytest.raises(ConfigError, match=f"load: {next(iter(given))} is for a compiled function") as caught:
             rlx.load(tmp_path / file, **given)
-        assert caught.value.facts[-1].found == tmp_path / file
+        assert caught.value.facts[-1].value == tmp_path / file
 
 
 # ------------------------------------------------------------------------------------------- memory
@@ -248,7 +248,7 @@ def test_a_forged_file_is_refused(path, edit, says):
     path.write_bytes(forged(path.read_bytes(), edit))
     with pytest.raises(FormatError, match=says) as caught:
         rlx.load(path, classes=[Pair])
-    assert caught.value.facts[-1].found == path
+    assert caught.value.facts[-1].value == path
 
 
 def test_every_damaged_byte_is_noticed(path):

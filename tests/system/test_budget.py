@@ -34,7 +34,7 @@ def refused_slowly() -> None:
 def test_the_error_has_what_was_found_the_limit_and_the_option(option, exceed):
     with working(Budget(**{option: 10}), "compiling main") as work, pytest.raises(BudgetError) as caught:
         exceed(work)
-    facts = {fact.label: str(fact.found) for fact in caught.value.facts}
+    facts = {fact.label: str(fact.value) for fact in caught.value.facts}
     assert facts[f"budget.{option}"] == "10"
     assert facts["found"].startswith("11")
     assert f'config={{"budget.{option}": ...}}' in caught.value.hint

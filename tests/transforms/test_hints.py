@@ -71,7 +71,7 @@ def test_an_assignment_to_an_argument_is_refused_with_what_to_write():
 
     error = refused(overwrite, X)
     assert "rlx.asarray(x, copy=True)" in error.hint
-    assert any("x[0] = 1" in str(fact.found) for fact in error.facts)
+    assert any("x[0] = 1" in str(fact.value) for fact in error.facts)
 
 
 def test_a_line_is_said_once():

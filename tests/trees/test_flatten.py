@@ -82,7 +82,7 @@ def test_a_different_structure_names_what_is_missing_and_what_is_extra():
     same_structure("f", wanted, wanted)
     with pytest.raises(ShapeError, match=r"f: the arguments have another structure \(3 leaves, not 2\)") as caught:
         same_structure("f", wanted, found)
-    assert [(f.label, f.found) for f in caught.value.facts] == [("missing", "p.b"), ("extra", "p.c, p.d")]
+    assert [(f.label, f.value) for f in caught.value.facts] == [("missing", "p.b"), ("extra", "p.c, p.d")]
 
 
 def test_leaves_of_the_same_names_in_other_containers_are_shown():

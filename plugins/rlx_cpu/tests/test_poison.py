@@ -160,7 +160,7 @@ def test_a_write_outside_of_a_slot_is_named_with_step_and_slot(monkeypatch: pyte
         PoisonError, match=r"poison: \S+ wrote 1 bytes that are not its own, byte \d+ of the arena"
     ) as found:
         program.run([np.ones(40, "f4")])
-    facts = {fact.label: str(fact.found) for fact in found.value.facts}
+    facts = {fact.label: str(fact.value) for fact in found.value.facts}
     assert "rlx." in facts["step"]
     assert f"bytes {slot.offset} to {slot.end}" in facts["next to"]
 

@@ -64,7 +64,7 @@ class TestEveryRefusal:
             self.run(how, function, at((1, 2), bad), request)
         assert "the matrix at batch index [1, 2] is" in caught.value.message
         assert says in caught.value.message
-        assert [str(f.found) for f in caught.value.facts if f.label == "batch index"] == ["[1, 2]"]
+        assert [str(f.value) for f in caught.value.facts if f.label == "batch index"] == ["[1, 2]"]
 
 
 def test_errors_are_of_rlx_and_of_numpy() -> None:

@@ -277,7 +277,7 @@ def refusal(call: Callable[..., Any], *arguments: Any) -> tuple[type, str, list[
     with pytest.raises(RlxError) as caught:
         call(*arguments)
     error = caught.value
-    facts = [f"{fact.label}: {fact.found}" for fact in error.facts if fact.label not in ("op", "node")]
+    facts = [f"{fact.label}: {fact.value}" for fact in error.facts if fact.label not in ("op", "node")]
     return type(error), error.message, facts, error.hint
 
 

@@ -142,7 +142,7 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
     with pytest.raises(UnsupportedError) as caught:
         from_torch(Odd(), (torch.eye(3),))
     assert "2 operations are not supported" in str(caught.value)
-    facts = {fact.label: str(fact.found) for fact in caught.value.facts}
+    facts = {fact.label: str(fact.value) for fact in caught.value.facts}
     assert facts["special_airy_ai.default"] == "2 uses"
     assert "test_modules.py" in str(caught.value.facts[0].where)
 

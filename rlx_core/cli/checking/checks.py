@@ -212,11 +212,11 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
     yield from conformance(host)
     for (kind, name), refusal in registry.refused.items():
         if kind == "backends":
-            reasons = [str(fact.found) for fact in refusal.facts if fact.label == "missing"]
+            reasons = [str(fact.value) for fact in refusal.facts if fact.label == "missing"]
             yield Finding("targets", name, "note", reasons[0] if reasons else refusal.message, refusal.hint)
     if not registry.backends:
         error = no_backend(host)
-        missing = "; ".join(str(fact.found) for fact in error.facts)
+        missing = "; ".join(str(fact.value) for fact in error.facts)
         consequence = (
             f"nothing can be compiled: {missing}" if missing else "no backend is installed: programs are interpreted"
         )

@@ -169,7 +169,7 @@ def file_name(text: str) -> str:
 
 def one_line(error: BaseException) -> str:
     """The error as one line."""
-    facts = "; ".join(f"{fact.label}: {fact.found}" for fact in error.facts) if isinstance(error, RlxError) else ""
+    facts = "; ".join(f"{fact.label}: {fact.value}" for fact in error.facts) if isinstance(error, RlxError) else ""
     message = error.message if isinstance(error, RlxError) else str(error) or "no message"
     text = f"{type(error).__name__}: {message}" + (f" ({facts})" if facts else "")
     return " ".join(text.split())[:MAX_REASON]

@@ -78,10 +78,10 @@ class Wanted:
             return tuple(need(each, str, name) for each in need(row.get(name), list, name))
 
         def number(name: str) -> int:
-            found: int = need(row.get(name), int, name)
-            if found < 1:
-                raise FormatError(f"package: {name} is {found}")
-            return found
+            value: int = need(row.get(name), int, name)
+            if value < 1:
+                raise FormatError(f"package: {name} is {value}")
+            return value
 
         text: dict[str, Any] = {name: need(row.get(name), str, name) for name in ("language", "name", "driver")}
         return cls(

@@ -52,14 +52,16 @@ class DeviceWriter:
             NoKernelError, ConfigError: See `expect_packable`.
             KernelBuildError: The device's compiler refuses a function.
         """
-        made = [self._program(lir, bindings) for lir, bindings in programs]
+        packed_programs = [self._program(lir, bindings) for lir, bindings in programs]
         facts, level = self.device.facts, self.language.level
         dtypes = {v.dtype.name for lir, _ in programs for node in lir.graph.nodes for v in node.results}
         form = {
-            "wanted": Wanted.of(facts, level.name, dtypes, self.features, max(size for _, size in made)).to_json(),
+            "wanted": Wanted.of(
+                facts, level.name, dtypes, self.features, max(size for _, size in packed_programs)
+            ).to_json(),
             "plans": PLAN_VERSION,
             "modules": self._modules([lir for lir, _ in programs]),
-            "programs": [form for form, _ in made],
+            "programs": [form for form, _ in packed_programs],
         }
         made_for = f"made on {facts.name}" if self.builds else f"for {facts.name}"
         return PackedCode(level.name, f"{level.summary}, {made_for}", form)
@@ -67,38 +69,38 @@ class DeviceWriter:
     def _modules(self, lirs: Sequence[Lir]) -> Json:
         functions = functions_of(lirs, self.kernels)
         parts = dealt(functions, len(functions) if self.language.has_one_entry else MOST_AT_ONCE) if functions else []
-        found = []
+        forms = []
         for part in parts:
             source = self.language.module(part)
             binary = None
             if self.builds:
                 driver = self.device.driver
                 binary = driver.binary_of(driver.build(source))
-            found.append(
+            forms.append(
                 {
                     "functions": [function.name for function in part],
                     "source": self.keep(_bytes(source.encode())),
                     "binary": None if binary is None else self.keep(_bytes(binary)),
                 }
             )
-        return found
+        return forms
 
     def _program(self, lir: Lir, bindings: Bindings) -> tuple[Json, int]:
         """The form of a program, and the most threads of its groups."""
-        made = emissions(lir, self.kernels)
-        expect_packable(lir, lambda number, step: reason_against(made, number, step))
+        emission = emissions(lir, self.kernels)
+        expect_packable(lir, lambda number, step: reason_against(emission, number, step))
         locations = Locations(lir)
         plan = locations.plan()
         arrays: list[Any] = [bindings[leaf.name] for leaf in plan.params]
         on_host = [array.to_host() if isinstance(array, DeviceArray) else array for array in arrays]
-        calls = list(planned_calls(lir, locations, made))
-        form = launches_form(PlanWriter(plan, on_host, self.keep), calls, made.workspace, lir.steps)
+        calls = list(planned_calls(lir, locations, emission))
+        form = launches_form(PlanWriter(plan, on_host, self.keep), calls, emission.workspace, lir.steps)
         return form, max((each.call.group_size for each in calls), default=1)
 
 
-def reason_against(made: Emissions, number: int, step: Step) -> str | None:
+def reason_against(emission: Emissions, number: int, step: Step) -> str | None:
     """Return the reason why a step is not launches alone; `None` if it is."""
-    emitted = made.steps.get(number)
+    emitted = emission.steps.get(number)
     if emitted is None:
         return None if is_empty(step) else reason_on_host(step)
     return f"{step.kernel} calls the device's library" if emitted.is_library else None

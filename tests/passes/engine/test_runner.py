@@ -59,7 +59,7 @@ def test_what_is_required_must_be_ensured_before():
 def test_what_was_undone_no_longer_holds():
     with pytest.raises(PassOrderError) as caught:
         check_order([Flatten(), Nest(), NeedsFlat()])
-    assert any(f.label == "undone by" and f.found == "test.nest" for f in caught.value.facts)
+    assert any(f.label == "undone by" and f.value == "test.nest" for f in caught.value.facts)
 
 
 def test_what_is_wanted_at_the_end_must_hold_there():
@@ -116,7 +116,7 @@ def test_a_pass_that_breaks_the_rules_is_named(graph):
 
     with pytest.raises(VerifyError) as caught:
         run_passes([CommonSubexpressions(), DeadCode()], graph, watch=Watch(check=check))
-    assert any(f.label == "after pass" and f.found == "rlx.dead-code" for f in caught.value.facts)
+    assert any(f.label == "after pass" and f.value == "rlx.dead-code" for f in caught.value.facts)
 
 
 def test_options_are_validated_and_printed_as_configuration_spells_them():

@@ -146,5 +146,5 @@ NVRTC: Final = RuntimeCompiler(
     file="rlx.cu",
     install=INSTALL,
     paths=partial(paths_of, "nvrtc", PACKAGES),
-    beside="libnvrtc-builtins.so*",
+    companions="libnvrtc-builtins.so*",
 )

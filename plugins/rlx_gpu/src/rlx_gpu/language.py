@@ -63,10 +63,10 @@ class GpuLanguage(Language):
         lacking = {term.dtype.name for term in formula.terms} & self._lacks
         if lacking:
             return f"dtypes that the device has, not {' '.join(sorted(lacking))}"
-        most = self.dialect.most_arguments
+        limit = self.dialect.most_arguments
         needed = sum(t is not None for t in types) + len(formula.writes) + _FOR_FAULTS
-        if most is not None and needed > most:
-            return f"at most {most} arguments of a kernel, not {needed}"
+        if limit is not None and needed > limit:
+            return f"at most {limit} arguments of a kernel, not {needed}"
         for term in formula.terms:
             reason = self.dialect.refusal(term.dtype)
             if reason is None and isinstance(term, Apply):
@@ -80,8 +80,8 @@ class GpuLanguage(Language):
 
     def product(self, problem: TiledProduct) -> Emitted:
         """Return the code of a product of matrices with its epilogue."""
-        made = print_product(problem, self.dialect, self.machine, self.scalars)
-        return emitted(Printed((made,)), partial(fault_of, problem.kernel))
+        function = print_product(problem, self.dialect, self.machine, self.scalars)
+        return emitted(Printed((function,)), partial(fault_of, problem.kernel))
 
     def printed(self, print: Callable[..., Printed], problem: Any, fault: Fault | None = None) -> Emitted:
         """Return the code of a problem of `rlx_core.codegen` from its template; its kernels report `fault`."""

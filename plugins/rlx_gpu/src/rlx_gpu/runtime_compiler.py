@@ -39,7 +39,7 @@ class RuntimeCompiler:
         file: File name of a source in the compiler's messages.
         install: The command that brings it.
         paths: Where it may lie, best first.
-        beside: Pattern of libraries in the same folder that are loaded before it.
+        companions: Pattern of libraries in the same folder that are loaded before it.
     """
 
     name: str
@@ -50,7 +50,7 @@ class RuntimeCompiler:
     file: str
     install: str
     paths: Callable[[], Iterator[str]]
-    beside: str = ""
+    companions: str = ""
 
     def compiled(self, source: str, architecture: str, options: Sequence[str], kind: str, place: str) -> Made:
         """A source compiled.
@@ -89,7 +89,7 @@ class RuntimeCompiler:
             DeviceUnavailableError: None of them can be loaded.
         """
         missing = f"{self.target}: {self.name}, which compiles {self.language},"
-        library = first_that_loads(self.paths(), missing, self.install, self.beside)
+        library = first_that_loads(self.paths(), missing, self.install, self.companions)
         getattr(library, f"{self.prefix}GetErrorString").restype = c_char_p
         getattr(library, f"{self.prefix}DestroyProgram").argtypes = [POINTER(c_void_p)]
         return library
@@ -109,17 +109,17 @@ class RuntimeCompiler:
         """
         status = self._function(name)(*arguments)
         if status:
-            said = self._function("GetErrorString")(status).decode()
+            message = self._function("GetErrorString")(status).decode()
             raise KernelBuildError(
-                f"{place or self.target}: its compiler does not work", Fact("compiler", said), hint=self.install
+                f"{place or self.target}: its compiler does not work", Fact("compiler", message), hint=self.install
             )
 
     def _text(self, program: c_void_p, what: str) -> bytes:
         size = c_size_t()
         self.call(f"Get{what}Size", program, byref(size))
-        made = ctypes.create_string_buffer(size.value)
-        self.call(f"Get{what}", program, made)
-        return made.raw
+        buffer = ctypes.create_string_buffer(size.value)
+        self.call(f"Get{what}", program, buffer)
+        return buffer.raw
 
     def _function(self, name: str) -> Any:
         return getattr(self.library, f"{self.prefix}{name}")

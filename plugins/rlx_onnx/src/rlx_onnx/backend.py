@@ -46,7 +46,7 @@ class RlxRep(BackendRep):  # type: ignore[misc]  # onnx has no types
                 program = self._program(values)
                 break
             except UnsupportedError as error:
-                needed = [name for fact in error.facts if isinstance(fact.found, InputsNeeded) for name in fact.found]
+                needed = [name for fact in error.facts if isinstance(fact.value, InputsNeeded) for name in fact.value]
                 if not set(needed) - self._needed:
                     raise
                 self._needed |= set(needed)

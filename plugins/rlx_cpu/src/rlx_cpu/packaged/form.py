@@ -123,7 +123,7 @@ def _step_form(each: NativeStep, microseconds: float) -> Json:
         "shared": emitted.shared_stride,
         "status": each.status,
         "fault": None if emitted.fault is None else asdict(emitted.fault),
-        "label": each.where.found,
+        "label": each.where.value,
         "line": [source.file, source.line] if isinstance(source, Source) else None,
     }
 

@@ -69,19 +69,19 @@ class TextAssembler:
         return self.named(self.language.from_bits(like.dtype, x.text), like.dtype)
 
     def converted(self, x: Register, source: DType, to: DType) -> Register:
-        held = register_dtype(to)
-        if source is to or (x.dtype is held and to.is_float):
+        dtype = register_dtype(to)
+        if source is to or (x.dtype is dtype and to.is_float):
             return x
         if source.is_float and to.is_float:
-            return self.named(self.language.float_of(x.text, x.dtype, held, is_signed=False), held)
+            return self.named(self.language.float_of(x.text, x.dtype, dtype, is_signed=False), dtype)
         if source.is_float:
             return self._whole_of(x, to)
         is_signed = source.kind == "int"
         if to.is_float:
             if source is bool_:
-                return self.select(x, self.literal(held, 1), self.literal(held, 0))
-            return self.named(self.language.float_of(x.text, x.dtype, held, is_signed=is_signed), held)
-        return self.resized(x, held, is_signed=is_signed)
+                return self.select(x, self.literal(dtype, 1), self.literal(dtype, 0))
+            return self.named(self.language.float_of(x.text, x.dtype, dtype, is_signed=is_signed), dtype)
+        return self.resized(x, dtype, is_signed=is_signed)
 
     def resized(self, x: Register, to: DType, *, is_signed: bool) -> Register:
         """A whole number or boolean as a register of another width."""
@@ -91,7 +91,7 @@ class TextAssembler:
 
     def _whole_of(self, x: Register, to: DType) -> Register:
         """Return x truncated, clamped to the range of `to`, NaN as 0."""
-        held, bits = register_dtype(to), 8 * to.itemsize
+        dtype, bits = register_dtype(to), 8 * to.itemsize
         is_signed = to.kind == "int"
         low, high = (-(1 << bits - 1), 1 << bits - 1) if is_signed else (0, 1 << bits)
         is_above = self.fcmp_ordered(">=", x, self.constant(x, float(high)))
@@ -100,12 +100,12 @@ class TextAssembler:
         )
         # Values out of range are not converted: the result is undefined in C.
         inside = self.select(is_inside, x, self.constant(x, 0.0))
-        whole = self.named(self.language.whole_of(inside.text, x.dtype, held, is_signed=is_signed), held)
-        whole = self.select(is_above, self.literal(held, high - 1), whole)
+        integer = self.named(self.language.whole_of(inside.text, x.dtype, dtype, is_signed=is_signed), dtype)
+        integer = self.select(is_above, self.literal(dtype, high - 1), integer)
         if not is_signed:
-            return whole
+            return integer
         is_below = self.fcmp_ordered("<", x, self.constant(x, float(low)))
-        return self.select(is_below, self.literal(held, low), whole)
+        return self.select(is_below, self.literal(dtype, low), integer)
 
     def narrowed(self, x: Register, to: DType) -> Register:
         """The 16 bits that an f32 is stored as."""
@@ -249,10 +249,10 @@ class TextAssembler:
         names = [self.variable(s) for s in state]
         with self.writer.block(self.language.forever):
             self.writer.line(f"if (!{goes_on(names).text}) {{ break; }}")
-            made = body(names)
+            results = body(names)
             # A value that is itself one of the names must be read before that name is written.
-            held = [self.named(m.text, m.dtype) if m in names else m for m in made]
-            for name, value in zip(names, held, strict=True):
+            assigned = [self.named(m.text, m.dtype) if m in names else m for m in results]
+            for name, value in zip(names, assigned, strict=True):
                 self.assign(name, value)
         return tuple(names)
 

@@ -12,42 +12,42 @@ __all__ = ["kept_values", "uniform_values"]
 
 def uniform_values(kernel: Kernel, nest: Nest, known: Collection[int]) -> tuple[int, ...]:
     """Values that a loop needs, that are one per row, and that are not known yet; operands first."""
-    found: set[int] = set()
+    uniform: set[int] = set()
     waiting = _roots(kernel, nest)
     while waiting:
         v = waiting.pop()
-        if v not in found and v not in known:
-            found.add(v)
+        if v not in uniform and v not in known:
+            uniform.add(v)
             waiting += operands_of(kernel.values[v])
-    return tuple(v for v in sorted(found) if not kernel.varies[v])
+    return tuple(v for v in sorted(uniform) if not kernel.varies[v])
 
 
-def kept_values(kernel: Kernel, nests: Sequence[Nest], depth: int, kept: Collection[int]) -> tuple[int, ...]:
+def kept_values(kernel: Kernel, nests: Sequence[Nest], depth: int, stored: Collection[int]) -> tuple[int, ...]:
     """Return values that a loop computes and later loops need, as close to their use as possible: loads and expensive values.
 
-    Cheap values are recomputed from those; values `kept` by an earlier loop are available already.
+    Cheap values are recomputed from those; values `stored` by an earlier loop are available already.
     """
     now: set[int] = set()
     waiting = _roots(kernel, nests[depth])
     while waiting:
         v = waiting.pop()
-        if v not in now and v not in kept and kernel.varies[v]:
+        if v not in now and v not in stored and kernel.varies[v]:
             now.add(v)
             waiting += operands_of(kernel.values[v])
-    found: set[int] = set()
+    values: set[int] = set()
     seen: set[int] = set()
     waiting = [v for nest in nests[depth + 1 :] for v in _roots(kernel, nest)]
     while waiting:
         v = waiting.pop()
         term = kernel.values[v]
-        if v in seen or v in kept or not kernel.varies[v] or isinstance(term, Reduce):
+        if v in seen or v in stored or not kernel.varies[v] or isinstance(term, Reduce):
             continue
         seen.add(v)
         if v in now and (isinstance(term, Load) or is_expensive(term)):
-            found.add(v)
+            values.add(v)
         else:
             waiting += operands_of(term)
-    return tuple(sorted(found))
+    return tuple(sorted(values))
 
 
 def _roots(kernel: Kernel, nest: Nest) -> list[int]:

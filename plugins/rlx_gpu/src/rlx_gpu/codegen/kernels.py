@@ -47,8 +47,8 @@ def print_loops(kernel: Kernel, language: Language, machine: Machine, scalars: S
 def _function(stage: Stage, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
     """Return one stage, whose faults refer to the complete kernel."""
     schedule = evolve(schedule_of(stage.kernel, machine, stage.parts), flat_axes=stage.flat_axes)
-    made = print_function(stage.kernel, schedule, language, machine, scalars)
-    origins = [stage.origins[v] for v in made.launch.checked]
+    function = print_function(stage.kernel, schedule, language, machine, scalars)
+    origins = [stage.origins[v] for v in function.launch.checked]
     checked = tuple(v for v in origins if v is not None)
     assert len(checked) == len(origins), "an index that is checked is one of the whole kernel's"
-    return evolve(made, launch=evolve(made.launch, checked=checked))
+    return evolve(function, launch=evolve(function.launch, checked=checked))

@@ -141,8 +141,8 @@ class Language:
             return "true" if number else "false"
         if dtype.is_float:
             return self.float_literal(dtype, float(number))
-        whole = int(number) % (1 << 8 * dtype.itemsize)
-        text = str(whole) if whole < 1 << 16 else hex(whole)
+        integer = int(number) % (1 << 8 * dtype.itemsize)
+        text = str(integer) if integer < 1 << 16 else hex(integer)
         if dtype in (i8, i16):
             return f"(({spelled(dtype)}){text})"
         return f"{text}u" if dtype is i32 else f"((u64){text})"

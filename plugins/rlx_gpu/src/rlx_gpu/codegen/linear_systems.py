@@ -99,8 +99,8 @@ class _System:
         result = t.buffer(_RESULT, p.dtype, is_written=True)
         with t.loop(t.thread, f"{p.n * p.k}u", f"{t.group}u", "e") as e:
             x = self.load(f"{e} / {p.k}u", f"{e} % {p.k}u + {p.n}u")
-            found = b.select(is_singular, b.constant(x, math.nan), x)
-            t.memory.store(result, p.dtype, f"{self.first} * {p.k}u + {e}", found)
+            solution = b.select(is_singular, b.constant(x, math.nan), x)
+            t.memory.store(result, p.dtype, f"{self.first} * {p.k}u + {e}", solution)
 
     def _pivot(self, c: str, sizes: str, places: str) -> tuple[Register, Register]:
         """The size of the largest element of a column from its own row on, and its row; NaN is the largest."""

@@ -42,8 +42,8 @@ class Memory:
 
     def load(self, name: str, dtype: DType, index: str) -> Register:
         """Load an element in its register representation."""
-        held = stored_dtype(dtype)
-        return self.held(self.b.named(self.b.language.loaded(name, held, index), held), dtype)
+        stored = stored_dtype(dtype)
+        return self.held(self.b.named(self.b.language.loaded(name, stored, index), stored), dtype)
 
     def store(self, name: str, dtype: DType, index: str, value: Register) -> None:
         bits = self.as_stored(value, dtype)
@@ -60,16 +60,16 @@ class Memory:
 
     def lane(self, words: Sequence[Register], dtype: DType, lane: int) -> Register:
         """One element of words."""
-        b, held, size = self.b, stored_dtype(dtype), dtype.itemsize
+        b, stored, size = self.b, stored_dtype(dtype), dtype.itemsize
         if size == 8:
             pair = b.named(b.language.joined(words[2 * lane].text, words[2 * lane + 1].text), i64)
-            bits = pair if held is i64 else b.named(b.language.from_bits(held, pair.text), held)
+            bits = pair if stored is i64 else b.named(b.language.from_bits(stored, pair.text), stored)
         elif size == 4:
             word = words[lane]
-            bits = word if held is i32 else b.named(b.language.from_bits(held, word.text), held)
+            bits = word if stored is i32 else b.named(b.language.from_bits(stored, word.text), stored)
         else:
             word, shift = words[lane * size // 4], lane * size % 4 * 8
-            bits = b.resized(b.lshr(word, b.constant(word, shift)) if shift else word, held, is_signed=False)
+            bits = b.resized(b.lshr(word, b.constant(word, shift)) if shift else word, stored, is_signed=False)
         return self.held(bits, dtype)
 
     def store_words(self, name: str, dtype: DType, index: str, values: Sequence[Register]) -> None:
@@ -79,8 +79,8 @@ class Memory:
         words: list[Register] = []
         if size == 8:
             for one in bits:
-                whole = one if one.dtype is i64 else b.bits(one)
-                words += [b.named(text, i32) for text in b.language.parted(whole.text)]
+                pattern = one if one.dtype is i64 else b.bits(one)
+                words += [b.named(text, i32) for text in b.language.parted(pattern.text)]
         elif size == 4:
             words = [one if one.dtype is i32 else b.bits(one) for one in bits]
         else:

@@ -112,12 +112,12 @@ class _Printing:
         s = self.schedule
         runs = prod(self.kernel.extents[-s.flat_axes :]) // s.lanes if s.flat_axes else 1
         row_place = "i" if runs == 1 else f"i / {runs}u"
-        at = At(self._coordinates(self.kernel.grid_axes, "i", "g", s.lanes), "i", row_place, None, {})
-        self.values.store(self.kernel.stores, at)
+        point = At(self._coordinates(self.kernel.grid_axes, "i", "g", s.lanes), "i", row_place, None, {})
+        self.values.store(self.kernel.stores, point)
 
     def _coordinates(self, axes: range, flat: str, prefix: str, lanes: int) -> dict[int, str]:
         """Return the index along each required axis, from a number that counts vectors of neighbours along the last one."""
-        found: dict[int, str] = {}
+        coordinates: dict[int, str] = {}
         divisor = 1
         for axis in reversed(axes):
             runs = self.kernel.extents[axis] // (lanes if axis == axes[-1] else 1)
@@ -127,10 +127,10 @@ class _Printing:
             if axis == axes[-1] and lanes > 1:
                 text = f"{text} * {lanes}u" if text == flat else f"({text}) * {lanes}u"
             if axis in self.used_axes:
-                found[axis] = f"{prefix}{axis}"
-                self.writer.line(self.language.declared(self.schedule.kind, found[axis], text))
+                coordinates[axis] = f"{prefix}{axis}"
+                self.writer.line(self.language.declared(self.schedule.kind, coordinates[axis], text))
             divisor *= runs
-        return found
+        return coordinates
 
     # -------------------------------------------------------------------------------------- rows
 
@@ -142,21 +142,21 @@ class _Printing:
         outside = At(grid, row_place, row_place, None, uniform, uniform)
         for depth, nest in enumerate(plan.nests):
             self._before(nest, outside)
-            keeps = kept_values(kernel, plan.nests, depth, self.values.kept) if self.schedule.items else ()
+            keeps = kept_values(kernel, plan.nests, depth, self.values.kept_arrays) if self.schedule.items else ()
             arrays = {v: self._arrays(v) for v in keeps}
             shares = {r: self._accumulators(r) for r in nest.reduces}
 
-            def run(at: At, nest: Nest = nest, arrays=arrays, shares=shares) -> None:  # type: ignore[no-untyped-def]
-                self._combine(shares, at)
+            def run(point: At, nest: Nest = nest, arrays=arrays, shares=shares) -> None:  # type: ignore[no-untyped-def]
+                self._combine(shares, point)
                 for v, names in arrays.items():
                     for lane, name in enumerate(names):
-                        self.writer.line(f"{name}[{at.slot}] = {self.values.value(v, lane, at).text};")
-                self.values.store([kernel.stores[number] for number in nest.stores], at)
+                        self.writer.line(f"{name}[{point.slot}] = {self.values.value(v, lane, point).text};")
+                self.values.store([kernel.stores[number] for number in nest.stores], point)
 
             self._runs(bounds, outside, run)
-            self.values.kept.update(arrays)
+            self.values.kept_arrays.update(arrays)
             uniform.update(self._totals(shares))
-        self.values.kept.clear()
+        self.values.kept_arrays.clear()
         if not plan.finish:
             return
         if self.schedule.walk == "row_group":
@@ -168,8 +168,8 @@ class _Printing:
     def _finish(
         self, stores: Sequence[int], grid: dict[int, str], row_place: str, uniform: dict[int, Register]
     ) -> None:
-        at = At(grid, row_place, row_place, None, uniform)
-        self.values.store([self.kernel.stores[number] for number in stores], at)
+        point = At(grid, row_place, row_place, None, uniform)
+        self.values.store([self.kernel.stores[number] for number in stores], point)
 
     def _bounds(self, grid: dict[int, str]) -> tuple[str, str]:
         """The first run of the row and the end of the runs that this thread or group is given."""
@@ -218,7 +218,7 @@ class _Printing:
 
     def _before(self, nest: Nest, outside: At) -> None:
         """Compute the row-invariant values of a loop before it."""
-        for v in uniform_values(self.kernel, nest, {*outside.uniform, *self.values.kept}):
+        for v in uniform_values(self.kernel, nest, {*outside.uniform, *self.values.kept_arrays}):
             self.values.value(v, 0, outside)
 
     def _arrays(self, value: int) -> list[str]:
@@ -235,20 +235,20 @@ class _Printing:
         start = self.reductions.identity(term.combine, term.dtype)
         return [self.b.variable(start, "a") for _ in range(self.schedule.lanes)]
 
-    def _combine(self, shares: dict[int, list[Register]], at: At) -> None:
+    def _combine(self, shares: dict[int, list[Register]], point: At) -> None:
         for r, lanes in shares.items():
             term = self.kernel.values[r]
             assert isinstance(term, Reduce), "a loop reduces what is a reduction"
             for lane, share in enumerate(lanes):
-                value = self.values.value(term.arg, lane, at)
+                value = self.values.value(term.arg, lane, point)
                 self.b.assign(share, self.reductions.combined(term.combine, term.dtype, share, value))
 
     def _totals(self, shares: dict[int, list[Register]]) -> dict[int, Register]:
-        found = []
+        reduced = []
         for r, lanes in shares.items():
             term = self.kernel.values[r]
             assert isinstance(term, Reduce), "a loop reduces what is a reduction"
-            found.append((term.combine, term.dtype, self.reductions.folded(term.combine, term.dtype, lanes)))
-        if self.schedule.walk == "row_group" and found:
-            return dict(zip(shares, self.reductions.totals(found), strict=True))
-        return dict(zip(shares, [f[2] for f in found], strict=True))
+            reduced.append((term.combine, term.dtype, self.reductions.folded(term.combine, term.dtype, lanes)))
+        if self.schedule.walk == "row_group" and reduced:
+            return dict(zip(shares, self.reductions.totals(reduced), strict=True))
+        return dict(zip(shares, [f[2] for f in reduced], strict=True))

@@ -128,8 +128,8 @@ class _Printing:
         wide = t.threads[1]
         self.let("y", f"{b.language.thread} / {wide}u")
         self.let("x", f"{b.language.thread} % {wide}u")
-        held = register_dtype(self.dtype)
-        sums = [[b.variable(b.literal(held, 0), "sum") for _ in range(t.thread_columns)] for _ in range(t.thread_rows)]
+        dtype = register_dtype(self.dtype)
+        sums = [[b.variable(b.literal(dtype, 0), "sum") for _ in range(t.thread_columns)] for _ in range(t.thread_rows)]
         with b.writer.block(
             b.language.loop(self.problem.positions, "k0", "0u", f"{self.problem.depth}u", f"{t.depth}u")
         ):
@@ -186,8 +186,8 @@ class _Printing:
             axes = {**grid, len(batch): row, len(batch) + 1: column}
             axes = {axis: as_index(text, self.values.schedule.kind) for axis, text in axes.items()}
             place = " + ".join(f"{axes[a]} * {_after(kernel.extents, a)}u" for a in sorted(axes))
-            at = At(axes, place, place, None, {self.problem.element: element})
-            self.values.store(kernel.stores, at)
+            point = At(axes, place, place, None, {self.problem.element: element})
+            self.values.store(kernel.stores, point)
 
 
 def _after(extents: Sequence[int], axis: int) -> int:

@@ -74,11 +74,11 @@ class Reductions:
         exchanged = [self._exchanged(*share) for share in shares]
         width = self.exchanging or 1
         if all(e is not None for e in exchanged) and self.exchanging is not None:
-            found = [e for e in exchanged if e is not None]
+            shuffled = [e for e in exchanged if e is not None]
             if width == self.group:
-                return found
+                return shuffled
             arrays = self._written(
-                shares, found, f"{{thread}} % {width}u == 0u", f"{{thread}} / {width}u", self.group // width
+                shares, shuffled, f"{{thread}} % {width}u == 0u", f"{{thread}} / {width}u", self.group // width
             )
             return [self._sum_of(a, *s[:2], self.group // width) for a, s in zip(arrays, shares, strict=True)]
         return self._through_memory(shares)

@@ -20,11 +20,11 @@ def remainder(b: Assembler[V], x: V, y: V) -> V:
     one = b.constant(m, 1)
 
     def step(state: Sequence[V]) -> Sequence[V]:
-        rest, left = state
-        return b.shl(_reduced(b, rest, n), one), b.sub(left, one)
+        remaining, left = state
+        return b.shl(_reduced(b, remaining, n), one), b.sub(left, one)
 
-    rest, _ = b.repeated((m, b.sub(e, f)), lambda s: b.icmp_signed(">", s[1], b.constant(s[1], 0)), step)
-    lowered = _scaled(b, _reduced(b, rest, n), f, x)
+    final, _ = b.repeated((m, b.sub(e, f)), lambda s: b.icmp_signed(">", s[1], b.constant(s[1], 0)), step)
+    lowered = _scaled(b, _reduced(b, final, n), f, x)
     result = b.copysign(b.select(b.fcmp_ordered("<", size, by), size, lowered), x)
     is_number = b.and_(
         b.fcmp_ordered("<", size, b.constant(x, float("inf"))), b.fcmp_ordered(">", by, b.constant(x, 0.0))
@@ -36,24 +36,24 @@ def _parts(b: Assembler[V], size: V) -> tuple[V, V]:
     """A significand of 24 bits and the exponent field that belongs to it, below 1 for subnormal numbers."""
     is_small = b.fcmp_ordered("<", size, b.constant(size, 2.0**-126))
     bits = b.bits(b.select(is_small, b.fmul(size, b.constant(size, 2.0**24)), size))
-    whole = b.or_(b.and_(bits, b.constant(bits, 0x7FFFFF)), b.constant(bits, 0x800000))
+    mantissa = b.or_(b.and_(bits, b.constant(bits, 0x7FFFFF)), b.constant(bits, 0x800000))
     lifted = b.select(is_small, b.constant(bits, 24), b.constant(bits, 0))
-    return whole, b.sub(b.lshr(bits, b.constant(bits, 23)), lifted)
+    return mantissa, b.sub(b.lshr(bits, b.constant(bits, 23)), lifted)
 
 
-def _reduced(b: Assembler[V], rest: V, by: V) -> V:
-    return b.select(b.icmp_unsigned(">=", rest, by), b.sub(rest, by), rest)
+def _reduced(b: Assembler[V], remaining: V, by: V) -> V:
+    return b.select(b.icmp_unsigned(">=", remaining, by), b.sub(remaining, by), remaining)
 
 
-def _scaled(b: Assembler[V], whole: V, exponent: V, like: V) -> V:
+def _scaled(b: Assembler[V], mantissa: V, exponent: V, like: V) -> V:
     """`whole·2**(exponent - 150)`, which is a float: in two factors, because one may lie below the normal ones."""
     is_low = b.icmp_signed("<=", exponent, b.constant(exponent, 23))
     field = b.sub(exponent, b.select(is_low, b.constant(exponent, 23 - 64), b.constant(exponent, 23)))
     factor = b.from_bits(b.shl(field, b.constant(field, 23)), like)
-    rest = b.select(is_low, b.constant(like, 2.0**-64), b.constant(like, 1.0))
+    scale = b.select(is_low, b.constant(like, 2.0**-64), b.constant(like, 1.0))
     # Below 2**24, so its float is constructed from its bits: 2**23 + whole, less 2**23.
-    top = b.icmp_unsigned(">=", whole, b.constant(whole, 0x800000))
-    low = b.and_(whole, b.constant(whole, 0x7FFFFF))
+    top = b.icmp_unsigned(">=", mantissa, b.constant(mantissa, 0x800000))
+    low = b.and_(mantissa, b.constant(mantissa, 0x7FFFFF))
     half = b.fsub(b.from_bits(b.or_(low, b.constant(low, 0x4B000000)), like), b.constant(like, 2.0**23))
     exact = b.fadd(half, b.select(top, b.constant(like, 2.0**23), b.constant(like, 0.0)))
-    return b.fmul(b.fmul(exact, factor), rest)
+    return b.fmul(b.fmul(exact, factor), scale)

@@ -29,22 +29,22 @@ class LanguageTable(ScalarTable):
 
     def builtin(self, op: type[Op], dtype: DType) -> Builtin | None:
         """The function of the language that an op on a dtype is printed as."""
-        found = self.builtins.get(op.name)
-        if found is None or dtype.accumulator is not f32:
+        builtin = self.builtins.get(op.name)
+        if builtin is None or dtype.accumulator is not f32:
             return None
         # An f32 function that shared code computes in f64 costs far more than a builtin of the language.
-        return found if found.ulp <= ACCURATE or (op, f32) not in self.functions else None
+        return builtin if builtin.ulp <= ACCURATE or (op, f32) not in self.functions else None
 
     def dtypes_of(self, op: type[Op]) -> tuple[DType, ...]:
         known = super().dtypes_of(op)
         return tuple(d for d in self.dtypes if d in known or (d.is_float and self.builtin(op, d) is not None))
 
     def apply(self, b: Assembler[V], op: Op, dtypes: Sequence[DType], args: Sequence[V]) -> V:
-        found = self.builtin(type(op), dtypes[0]) if dtypes else None
-        if found is None:
+        builtin = self.builtin(type(op), dtypes[0]) if dtypes else None
+        if builtin is None:
             return super().apply(b, op, dtypes, args)
         text: Any = b  # the functions of a language are called in its text, which is the only assembler of this table
-        return text.call(found.text, b.dtype_of(args[0]), *args)
+        return text.call(builtin.text, b.dtype_of(args[0]), *args)
 
 
 @lru_cache(maxsize=16)

@@ -146,7 +146,7 @@ class _Owners:
         with t.each_thread(p.points) as i:
             places = self._places(t, i, range(len(p.extents)))
             total = self._begun(t, places)
-            own = self._wide(t, places[p.axis])
+            owned = self._wide(t, places[p.axis])
             with t.loop("0u", f"{p.count}u", stem="u", kind=t.kind) as u:
                 index = self._index(t, places, u)
                 if p.outside == "clip":
@@ -155,7 +155,7 @@ class _Owners:
                     # The owners of the axis's first element report.
                     with t.when(f"{places[p.axis]} == 0u && !{_is_inside(b, index, p.size).text}"):
                         self._report(t, self._number(places, u), index)
-                with t.when(b.icmp_unsigned("==", index, own).text):
+                with t.when(b.icmp_unsigned("==", index, owned).text):
                     self._combine(t, total, places, u)
             self._store(t, places, total)
         return t.done("scatter", self._sites)

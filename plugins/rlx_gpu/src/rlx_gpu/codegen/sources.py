@@ -25,5 +25,5 @@ def modules(functions: Iterable[Function], language: Language) -> dict[str, str]
     unique = {f.launch.entry: f for f in functions}
     if language.one_entry:
         return {entry: source_of([f], language) for entry, f in unique.items()}
-    whole = source_of(unique.values(), language)
-    return dict.fromkeys(unique, whole)
+    text = source_of(unique.values(), language)
+    return dict.fromkeys(unique, text)

@@ -115,11 +115,11 @@ class _Stager:
 
     def _finished(self, extra: tuple[int, ...], before: tuple[int, ...] = ()) -> dict[int, Scalar]:
         """Loads of the reductions that are complete, for kernels with some axes before or after those of the grid."""
-        found: dict[int, Scalar] = {}
+        values: dict[int, Scalar] = {}
         for r, buffer in self.totals.items():
             size = self.kernel.values[r].dtype.accumulator.itemsize
-            found[r] = self._load(r, buffer, (*before, *self._dense(size), *extra))
-        return found
+            values[r] = self._load(r, buffer, (*before, *self._dense(size), *extra))
+        return values
 
     def _first(self, partial: Mapping[int, int]) -> Stage:
         kernel, rows = self.kernel, (0,) * len(self.kernel.row_axes)
@@ -209,9 +209,9 @@ class _Stager:
             number[v] = len(values) - 1
         moved = []
         for s in stores:
-            held = kernel.values[s.value].dtype.accumulator
-            if s.buffer >= len(kernel.buffers) and values[number[s.value]].dtype is not held:
-                values.append(Apply(held, Cast(held), (number[s.value],)))
+            dtype = kernel.values[s.value].dtype.accumulator
+            if s.buffer >= len(kernel.buffers) and values[number[s.value]].dtype is not dtype:
+                values.append(Apply(dtype, Cast(dtype), (number[s.value],)))
                 number[s.value] = len(values) - 1
             moved.append(evolve(s, value=number[s.value]))
         origin = {new: old for old, new in number.items() if isinstance(values[new], type(kernel.values[old]))}

@@ -107,30 +107,30 @@ def bring(
         kinds: The types of a position and of an index into the operand.
         load: Computes an element of an operand that is not in memory, from its positions along the axis and the depth.
     """
-    memory, flat, place, deep = Memory(b, kinds[1]), *(b.writer.fresh(p) for p in ("e", "a", "k"))
+    memory, flat, place, depth_name = Memory(b, kinds[1]), *(b.writer.fresh(p) for p in ("e", "a", "k"))
     with b.writer.block(b.language.loop("u32", flat, b.language.thread, f"{along.size * depth.size}u", f"{threads}u")):
         # Neighbouring threads read neighbouring elements.
         is_deep_first = abs(factor.depth) <= abs(factor.strides[along.axis])
-        inner, outer, size = (deep, place, depth.size) if is_deep_first else (place, deep, along.size)
+        inner, outer, size = (depth_name, place, depth.size) if is_deep_first else (place, depth_name, along.size)
         for name, text, kind in (
             (inner, f"{flat} % {size}u", "u32"),
             (outer, f"{flat} / {size}u", "u32"),
             (f"{place}_at", f"{along.start} + {place}", kinds[0]),
-            (f"{deep}_at", f"{depth.start} + {deep}", kinds[0]),
+            (f"{depth_name}_at", f"{depth.start} + {depth_name}", kinds[0]),
         ):
             b.writer.line(b.language.declared(kind, name, text))
-        is_inside = b.named(f"{place}_at < {along.extent}u && {deep}_at < {depth.extent}u", bool_)
+        is_inside = b.named(f"{place}_at < {along.extent}u && {depth_name}_at < {depth.extent}u", bool_)
 
         def loaded() -> Register:
             if load is not None:
-                return load(f"{deep}_at", f"{place}_at")
-            moving = {**coordinates, along.axis: f"{place}_at", len(factor.strides): f"{deep}_at"}
+                return load(f"{depth_name}_at", f"{place}_at")
+            moving = {**coordinates, along.axis: f"{place}_at", len(factor.strides): f"{depth_name}_at"}
             strides = [s if a in moving else 0 for a, s in enumerate((*factor.strides, factor.depth))]
             index = index_text(strides, factor.offset, buffer.dtype.itemsize, moving, kinds[1])
             return b.converted(memory.load(buffer.name, buffer.dtype, index), buffer.dtype.accumulator, dtype)
 
         element = b.rarely(is_inside, loaded, b.literal(register_dtype(dtype), 0))
-        b.writer.line(f"{tile}[{deep} * {along.size + 1}u + {place}] = {element.text};")
+        b.writer.line(f"{tile}[{depth_name} * {along.size + 1}u + {place}] = {element.text};")
 
 
 def multiplied(
@@ -143,13 +143,13 @@ def multiplied(
     sums: Sequence[Sequence[Register]],
 ) -> None:
     """The products of two tiles added to a thread's sums: of rows `y + r·threads` and columns `x + c·threads`."""
-    held = sums[0][0].dtype
+    dtype = sums[0][0].dtype
     with b.writer.block(b.language.loop("u32", "k", "0u", f"{depth}u", "1u")):
-        rows = [b.named(f"{lhs}[k * {sizes[0] + 1}u + y + {r * threads[0]}u]", held) for r in range(len(sums))]
-        columns = [b.named(f"{rhs}[k * {sizes[1] + 1}u + x + {c * threads[1]}u]", held) for c in range(len(sums[0]))]
+        rows = [b.named(f"{lhs}[k * {sizes[0] + 1}u + y + {r * threads[0]}u]", dtype) for r in range(len(sums))]
+        columns = [b.named(f"{rhs}[k * {sizes[1] + 1}u + x + {c * threads[1]}u]", dtype) for c in range(len(sums[0]))]
         for row, across in zip(rows, sums, strict=True):
             for column, total in zip(columns, across, strict=True):
-                is_float = held.is_float
+                is_float = dtype.is_float
                 b.assign(total, b.fma(row, column, total) if is_float else b.add(total, b.mul(row, column)))
 
 

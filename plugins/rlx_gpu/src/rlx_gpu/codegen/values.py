@@ -54,7 +54,7 @@ class Values:
     schedule: Schedule
     scalars: ScalarTable
     memory: Memory = field(init=False)
-    kept: dict[int, list[str]] = field(factory=dict)
+    kept_arrays: dict[int, list[str]] = field(factory=dict)
     """The arrays of a value that a finished loop kept, one per lane, or one for all lanes."""
     varies_lane: tuple[bool, ...] = field(init=False)
     rows: range = field(init=False)
@@ -86,120 +86,120 @@ class Values:
         dtype, lanes = self.kernel.buffers[access.buffer].dtype, self.schedule.lanes
         return lanes > 1 and access.strides[self.lane_axis] == dtype.itemsize and is_whole_words(dtype, lanes)
 
-    def value(self, number: int, lane: int, at: At) -> Register:
+    def value(self, number: int, lane: int, point: At) -> Register:
         """A value at one neighbour of a run. Without recursion, because chains are long."""
         waiting = [number]
         while waiting:
             now = waiting[-1]
-            if self._known(now, lane, at) is not None:
+            if self._known(now, lane, point) is not None:
                 waiting.pop()
                 continue
-            missing = [a for a in self._reads(now) if self._known(a, lane, at) is None]
+            missing = [a for a in self._reads(now) if self._known(a, lane, point) is None]
             if missing:
                 waiting.extend(reversed(missing))
                 continue
             waiting.pop()
-            made = self._make(now, lane, at)
+            result = self._make(now, lane, point)
             if self.varies_lane[now]:
-                at.lanes[now, lane] = made
+                point.lanes[now, lane] = result
             else:
-                at.run[now] = made
-        found = self._known(number, lane, at)
-        assert found is not None, "the walk ends with the value that it began with"
-        return found
+                point.run[now] = result
+        value = self._known(number, lane, point)
+        assert value is not None, "the walk ends with the value that it began with"
+        return value
 
-    def _known(self, number: int, lane: int, at: At) -> Register | None:
-        return at.uniform.get(number) or at.run.get(number) or at.lanes.get((number, lane))
+    def _known(self, number: int, lane: int, point: At) -> Register | None:
+        return point.uniform.get(number) or point.run.get(number) or point.lanes.get((number, lane))
 
     def _reads(self, number: int) -> tuple[int, ...]:
-        return () if number in self.kept else operands_of(self.kernel.values[number])
+        return () if number in self.kept_arrays else operands_of(self.kernel.values[number])
 
-    def _make(self, number: int, lane: int, at: At) -> Register:
+    def _make(self, number: int, lane: int, point: At) -> Register:
         """A value of which the operands are known."""
         b, term = self.b, self.kernel.values[number]
-        if number in self.kept:
-            arrays = self.kept[number]
-            return b.named(f"{arrays[lane if len(arrays) > 1 else 0]}[{at.slot}]", register_of(term))
+        if number in self.kept_arrays:
+            arrays = self.kept_arrays[number]
+            return b.named(f"{arrays[lane if len(arrays) > 1 else 0]}[{point.slot}]", register_of(term))
         if isinstance(term, Const):
             return b.literal(register_of(term), term.number)
         if isinstance(term, Index):
-            return self._index(term, lane, at)
+            return self._index(term, lane, point)
         if isinstance(term, Load):
-            return self._load(number, term, lane, at)
-        args = tuple(self._argument(a, lane, at) for a in operands_of(term))
+            return self._load(number, term, lane, point)
+        args = tuple(self._argument(a, lane, point) for a in operands_of(term))
         if isinstance(term, Bound):
-            return self._bound(number, term, args[0], lane, at)
+            return self._bound(number, term, args[0], lane, point)
         assert isinstance(term, Apply), f"%{number} is used before its loop"
         dtypes = tuple(self.kernel.values[a].dtype for a in term.args)
         if number in self.rounded_by_stores:
             return b.converted(args[0], dtypes[0].accumulator, f32)
         return self.scalars.apply(b, term.op, dtypes, args)
 
-    def _argument(self, number: int, lane: int, at: At) -> Register:
-        found = self._known(number, lane, at)
-        assert found is not None, "operands come first"
-        return found
+    def _argument(self, number: int, lane: int, point: At) -> Register:
+        value = self._known(number, lane, point)
+        assert value is not None, "operands come first"
+        return value
 
-    def _coordinates(self, lane: int, at: At) -> dict[int, str]:
-        if not lane or self.lane_axis not in at.coordinates:
-            return at.coordinates
-        return {**at.coordinates, self.lane_axis: f"({at.coordinates[self.lane_axis]} + {lane}u)"}
+    def _coordinates(self, lane: int, point: At) -> dict[int, str]:
+        if not lane or self.lane_axis not in point.coordinates:
+            return point.coordinates
+        return {**point.coordinates, self.lane_axis: f"({point.coordinates[self.lane_axis]} + {lane}u)"}
 
-    def _load(self, number: int, term: Load, lane: int, at: At) -> Register:
+    def _load(self, number: int, term: Load, lane: int, point: At) -> Register:
         buffer = self.kernel.buffers[term.buffer]
         if self.is_wide(term) and not any(self.varies_lane[v] for v, _ in term.dynamic):
-            if number not in at.words:
-                index = self._address(term, 0, at)
-                at.words[number] = self.memory.words(buffer.name, term.dtype, index, self.schedule.lanes)
-            return self.memory.lane(at.words[number], term.dtype, lane)
-        return self.memory.load(buffer.name, term.dtype, self._address(term, lane, at))
+            if number not in point.words:
+                index = self._address(term, 0, point)
+                point.words[number] = self.memory.words(buffer.name, term.dtype, index, self.schedule.lanes)
+            return self.memory.lane(point.words[number], term.dtype, lane)
+        return self.memory.load(buffer.name, term.dtype, self._address(term, lane, point))
 
-    def _address(self, access: Load | Store, lane: int, at: At) -> str:
+    def _address(self, access: Load | Store, lane: int, point: At) -> str:
         size = self.kernel.buffers[access.buffer].dtype.itemsize
-        text = index_text(access.strides, access.offset, size, self._coordinates(lane, at), self.schedule.kind)
+        text = index_text(access.strides, access.offset, size, self._coordinates(lane, point), self.schedule.kind)
         if isinstance(access, Load):
             for value, stride in access.dynamic:
-                index = self.b.language.index(self._argument(value, lane, at).text, self.schedule.kind)
+                index = self.b.language.index(self._argument(value, lane, point).text, self.schedule.kind)
                 text += f" {'-' if stride < 0 else '+'} {index} * {abs(stride) // size}u"
         return text
 
-    def _index(self, term: Index, lane: int, at: At) -> Register:
+    def _index(self, term: Index, lane: int, point: At) -> Register:
         b = self.b
         # Positions fit into 31 bits, or the index's type is wider.
         kind = i32 if self.schedule.kind == "u32" else i64
-        position = Register(f"({self._coordinates(lane, at)[term.axis]})", kind)
-        whole = b.resized(position, i64, is_signed=False)
+        position = Register(f"({self._coordinates(lane, point)[term.axis]})", kind)
+        position64 = b.resized(position, i64, is_signed=False)
         if term.scale != 1:
-            whole = b.mul(whole, b.literal(i64, term.scale))
-        return b.add(whole, b.literal(i64, term.offset)) if term.offset else whole
+            position64 = b.mul(position64, b.literal(i64, term.scale))
+        return b.add(position64, b.literal(i64, term.offset)) if term.offset else position64
 
-    def _bound(self, number: int, term: Bound, index: Register, lane: int, at: At) -> Register:
+    def _bound(self, number: int, term: Bound, index: Register, lane: int, point: At) -> Register:
         b = self.b
         zero, last = b.literal(i64, 0), b.literal(i64, term.size - 1)
         is_inside = b.icmp_unsigned("<=", index, last)
         if term.is_checked:
-            place = at.place if self.schedule.lanes == 1 else f"({at.place}) * {self.schedule.lanes}u + {lane}u"
+            place = point.place if self.schedule.lanes == 1 else f"({point.place}) * {self.schedule.lanes}u + {lane}u"
             if self.rows and not any(self.kernel.varies_along(a)[number] for a in self.rows):
-                place = at.row_place
+                place = point.row_place
             place = fault_place(place, self.schedule.kind)
             with b.writer.block(f"if (!{is_inside.text}) {{"):
                 b.writer.line(b.language.fault(self.sites[number], place, index.text))
         nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
         return b.select(is_inside, index, nearest)
 
-    def store(self, stores: Iterable[Store], at: At) -> None:
+    def store(self, stores: Iterable[Store], point: At) -> None:
         """Stores of the kernel, for all neighbours of the run.
 
         Every value comes before any store: a result may lie in the bytes of an operand that another result still needs.
         """
-        found = [(store, [self.value(store.value, lane, at) for lane in self._lanes(store)]) for store in stores]
-        for store, values in found:
+        stored = [(store, [self.value(store.value, lane, point) for lane in self._lanes(store)]) for store in stores]
+        for store, values in stored:
             buffer = self.kernel.buffers[store.buffer]
             if self.is_wide(store):
-                self.memory.store_words(buffer.name, buffer.dtype, self._address(store, 0, at), values)
+                self.memory.store_words(buffer.name, buffer.dtype, self._address(store, 0, point), values)
                 continue
             for lane, value in enumerate(values):
-                self.memory.store(buffer.name, buffer.dtype, self._address(store, lane, at), value)
+                self.memory.store(buffer.name, buffer.dtype, self._address(store, lane, point), value)
 
     def _lanes(self, store: Store) -> range:
         """The neighbours of a run that a store has places for."""

@@ -191,14 +191,14 @@ def index_count(kernel: Kernel, parts: int = 0) -> int:
 
 def kernel_reach(kernel: Kernel) -> int:
     """The elements of a buffer that a kernel reaches, at most."""
-    most = 0
+    farthest = 0
     for access in kernel.accesses:
         strides, extents = access.strides, kernel.extents
         if isinstance(access, Load):
             strides = (*strides, *(s for _, s in access.dynamic))
             extents = (*extents, *(_size(kernel, v) for v, _ in access.dynamic))
-        most = max(most, reach(strides, extents, _itemsize(kernel, access), access.offset))
-    return most
+        farthest = max(farthest, reach(strides, extents, _itemsize(kernel, access), access.offset))
+    return farthest
 
 
 def _size(kernel: Kernel, value: int) -> int:

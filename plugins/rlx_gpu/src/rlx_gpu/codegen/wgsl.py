@@ -41,10 +41,10 @@ class Wgsl(Language):
     def literal(self, dtype: DType, number: bool | int | float) -> str:
         if dtype is bool_ or dtype.is_float:
             return super().literal(dtype, number)
-        whole = int(number) % (1 << 8 * dtype.itemsize)
+        integer = int(number) % (1 << 8 * dtype.itemsize)
         if dtype is i64:
-            return f"vec2<u32>({whole & 0xFFFFFFFF}u, {whole >> 32}u)"
-        return f"{whole}u"
+            return f"vec2<u32>({integer & 0xFFFFFFFF}u, {integer >> 32}u)"
+        return f"{integer}u"
 
     def float_literal(self, dtype: DType, number: float) -> str:
         # A constant -0.0 may lose its sign.
@@ -155,8 +155,8 @@ class Wgsl(Language):
     def stored(self, name: str, dtype: DType, index: str, text: str) -> str:
         size = dtype.itemsize
         if size == 8:
-            at = f"{name} + 2u * ({index})"
-            return f"rlx_set_word({at}, {text}.x); rlx_set_word({at} + 1u, {text}.y);"
+            address = f"{name} + 2u * ({index})"
+            return f"rlx_set_word({address}, {text}.x); rlx_set_word({address} + 1u, {text}.y);"
         if size == 4:
             return f"rlx_set_word({name} + {index}, {f'bitcast<u32>({text})' if dtype.is_float else text});"
         return f"rlx_set_{'byte' if size == 1 else 'half'}({name}, {index}, {text});"

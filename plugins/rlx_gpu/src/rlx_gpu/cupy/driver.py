@@ -16,7 +16,7 @@ import numpy as np
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, View
 from rlx_core.errors import Fact, KernelBuildError, PlaceError
 from rlx_core.system.records import define
-from rlx_gpu.cupy.launches import FEWEST, Call, Launch, Recording, Submitted
+from rlx_gpu.cupy.launches import MIN_LAUNCHES, Call, Launch, Recording, Submitted
 from rlx_gpu.cupy.queue import Queue
 from rlx_gpu.cupy.routines import Routine
 
@@ -106,16 +106,16 @@ class CupyDriver(Driver):
     def write(self, buffer: Buffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
         is_staged = waits and data.nbytes <= STAGED
         with self._queue as stream:
-            source = held = data
+            source = pinned = data
             address = _address(source)
             if is_staged:
-                held = self._cupy.cuda.alloc_pinned_memory(data.nbytes)
-                ctypes.memmove(held.ptr, address, data.nbytes)
-                address = held.ptr
+                pinned = self._cupy.cuda.alloc_pinned_memory(data.nbytes)
+                ctypes.memmove(pinned.ptr, address, data.nbytes)
+                address = pinned.ptr
             kind = self._runtime.memcpyHostToDevice
             self._runtime.memcpyAsync(buffer.address + offset, address, data.nbytes, kind, stream.ptr)
             if is_staged or not waits:
-                self._hold(stream, held)
+                self._hold(stream, pinned)
             else:
                 stream.synchronize()
 
@@ -134,8 +134,8 @@ class CupyDriver(Driver):
         with self._queue as stream:
             self._runtime.memsetAsync(buffer.address + offset, byte, nbytes, stream.ptr)
 
-    def address(self, at: At) -> int:
-        return at.buffer.address + at.offset
+    def address(self, location: At) -> int:
+        return location.buffer.address + location.offset
 
     # ---------------------------------------------------------------------------- arrays of other libraries
 
@@ -145,19 +145,19 @@ class CupyDriver(Driver):
             return None
         with self._queue:
             try:
-                found = take(array)
+                adopted = take(array)
             except (BufferError, RuntimeError, TypeError, ValueError) as error:
                 self._queue.expect(error)
                 reason = Fact("its library", error)
                 raise PlaceError(f"run: CuPy cannot take {type(array).__name__} on {self.place}", reason) from None
-            if found.device.id != self._number:
+            if adopted.device.id != self._number:
                 raise PlaceError(
-                    f"run: an array lies on {self.platform}'s device {found.device.id}, and the program runs on {self.place}",
+                    f"run: an array lies on {self.platform}'s device {adopted.device.id}, and the program runs on {self.place}",
                     hint=f"copy it: with cupy.cuda.Device({self._number}): cupy.asarray(x)",
                 )
-        address = found.data.ptr
+        address = adopted.data.ptr
         start = address - address % self._facts.alignment  # aligned, so that other libraries can derive the offset
-        return Adopted(Buffer(start, found), address - start, found.strides)
+        return Adopted(Buffer(start, adopted), address - start, adopted.strides)
 
     def export(self, view: View, options: Mapping[str, Any]) -> Any:
         with self._queue:
@@ -240,7 +240,7 @@ class CupyDriver(Driver):
                 each.run(stream)
 
     def record(self, launches: Sequence[Submitted]) -> Recording | None:
-        if len(launches) < FEWEST:
+        if len(launches) < MIN_LAUNCHES:
             return None
         with self._queue:
             if self._recorder is None:
@@ -288,11 +288,11 @@ class CupyDriver(Driver):
             self._queue.expect(error)
             raise
 
-    def _hold(self, stream: Any, held: Any) -> None:
+    def _hold(self, stream: Any, memory: Any) -> None:
         """Keep host memory alive until the work submitted to a stream is done."""
         while self._held and self._held[0][0].done:
             self._held.popleft()
-        self._held.append((stream.record(), held))
+        self._held.append((stream.record(), memory))
 
 
 def _address(array: np.ndarray) -> int:

@@ -10,9 +10,9 @@ import numpy as np
 from rlx_core.device.driver import Argument, At, Whole
 from rlx_core.system.records import define, frozen
 
-__all__ = ["FEWEST", "Call", "Launch", "Recording", "Submitted"]
+__all__ = ["MIN_LAUNCHES", "Call", "Launch", "Recording", "Submitted"]
 
-FEWEST: Final = 3
+MIN_LAUNCHES: Final = 3
 """Minimum number of launches for which a graph pays: its launch costs the host as much as two kernel launches."""
 
 
@@ -58,10 +58,10 @@ class Launch:
         slots = np.zeros(max(len(arguments), 1), np.uint64)
         table = slots.__array_interface__["data"][0] + 8 * np.arange(slots.size, dtype=np.uint64)
         function = module.get_function(name).ptr
-        made = cls(launch, module, function, groups, size, slots, table, table.__array_interface__["data"][0])
+        result = cls(launch, module, function, groups, size, slots, table, table.__array_interface__["data"][0])
         for number, argument in enumerate(arguments):
-            made.set(number, argument)
-        return made
+            result.set(number, argument)
+        return result
 
     def set(self, number: int, argument: Argument) -> None:
         if isinstance(argument, At):

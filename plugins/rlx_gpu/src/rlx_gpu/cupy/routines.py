@@ -34,20 +34,22 @@ class Routine:
     def of(
         cls, cupy: Any, function: Callable[..., None], places: Sequence[Any], arguments: Sequence[Argument], number: int
     ) -> Routine:
-        made = cls(cupy, function, places, [], number)
+        result = cls(cupy, function, places, [], number)
         for argument in arguments:
             assert isinstance(argument, At), "a library is given memory"
-            made.arguments.append(argument)
-        return made
+            result.arguments.append(argument)
+        return result
 
     def set(self, number: int, argument: Argument) -> None:
         assert isinstance(argument, At), "a library is given memory"
         self.arguments[number] = argument
 
     def run(self, stream: Any) -> None:
-        self.function(self.cupy, *(self._array(p, at) for p, at in zip(self.places, self.arguments, strict=True)))
+        self.function(
+            self.cupy, *(self._array(p, locations) for p, locations in zip(self.places, self.arguments, strict=True))
+        )
 
-    def _array(self, place: Any, at: At) -> Any:
+    def _array(self, place: Any, location: At) -> Any:
         """CuPy's array of memory whose elements lie at strides, from the lowest byte that it touches.
 
         Elements of a dtype that NumPy does not have are passed as unsigned integers of their bits, because not every CuPy has
@@ -56,8 +58,8 @@ class Routine:
         type, memory = place.type, self.cupy.cuda.memory
         spans = [s * (d - 1) for d, s in zip(type.static_shape, place.strides, strict=True)] if type.size else []
         low, high = sum(s for s in spans if s < 0), sum(s for s in spans if s > 0)
-        begin = at.buffer.address + at.offset + low
-        owned = memory.UnownedMemory(begin, high - low + type.dtype.itemsize, at.buffer, self.number)
+        begin = location.buffer.address + location.offset + low
+        owned = memory.UnownedMemory(begin, high - low + type.dtype.itemsize, location.buffer, self.number)
         dtype = type.dtype.numpy
         if dtype.kind == "V":
             dtype = np.dtype(f"u{dtype.itemsize}")

@@ -70,9 +70,9 @@ def _is_there(language: GpuLanguage) -> Condition:
     """Return the condition that the template takes a problem, and the device its dtypes."""
 
     def lacking(node: Node) -> str | None:
-        said = next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
-        if said is not None or not all(v.type.is_static for v in (*node.present(), *node.results)):
-            return said
+        reason = next((reason for v in node.present() if (reason := language.lacking(v.dtype)) is not None), None)
+        if reason is not None or not all(v.type.is_static for v in (*node.present(), *node.results)):
+            return reason
         return refusal(dense_problem_of(node), language.dialect, language.scalars)
 
     return Condition("scores that the device's template takes", lambda node: lacking(node) is None, lacking)

@@ -20,8 +20,8 @@ def system_rows(table: DeviceTable, language: GpuLanguage) -> None:
 
     def lacking(node: Node) -> str | None:
         a, b = (v.type for v in node.present())
-        own = language.lacking(a.dtype)
-        return own or (refusal(LinearSystems.of(a, b), language.dialect) if a.is_static and b.is_static else None)
+        reason = language.lacking(a.dtype)
+        return reason or (refusal(LinearSystems.of(a, b), language.dialect) if a.is_static and b.is_static else None)
 
     is_there = Condition("elements that the device's template takes", lambda node: lacking(node) is None, lacking)
 

@@ -53,8 +53,8 @@ def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Conditio
         op, types = node.op, node.operand_types
         assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
         product = product_type(types)
-        said = language.refusal(op.region, (product, *types[2:])) or language.lacking(product.dtype.accumulator)
-        return said or too_large(node)
+        reason = language.refusal(op.region, (product, *types[2:])) or language.lacking(product.dtype.accumulator)
+        return reason or too_large(node)
 
     def lacking_load(node: Node) -> str | None:
         op, types = node.op, node.operand_types
@@ -100,9 +100,9 @@ def warpgroup_product_rows(table: DeviceTable, language: GpuLanguage) -> None:
     def lacking(node: Node) -> str | None:
         x, w = node.operand_types[:2]
         assert x is not None and w is not None, "a product has two operands"  # noqa: PT018
-        said = warpgroup_refusal(x.dtype, w.dtype, language.machine)
-        if said is not None or not (x.is_static and w.is_static):
-            return said
+        reason = warpgroup_refusal(x.dtype, w.dtype, language.machine)
+        if reason is not None or not (x.is_static and w.is_static):
+            return reason
         return refusal_of_sizes(product_type((x, w)).static_shape, x.static_shape[-1], language.machine)
 
     pays = Condition("a product that pays for warpgroups", lambda node: lacking(node) is None, lacking)
@@ -146,15 +146,15 @@ def followed(region: Op, product: TensorType, layout: Layout, factors: int = 2) 
     formula = formula_of(region, (product, *(None if m is None else m.type for m in others)))
     assert formula is not None, "the row refuses other regions"
     first = Place.dense(product)
-    made = whole_kernel(formula, (first, *others), layout.results)
-    element = next(i for i, v in enumerate(made.values) if isinstance(v, Load) and v.buffer == 0)
+    kernel = whole_kernel(formula, (first, *others), layout.results)
+    element = next(i for i, v in enumerate(kernel.values) if isinstance(v, Load) and v.buffer == 0)
     sums: Scalar = Const(product.dtype.accumulator, 0)
     values = tuple(
         sums if i == element else evolve(v, buffer=v.buffer + factors - 1) if isinstance(v, Load) else v
-        for i, v in enumerate(made.values)
+        for i, v in enumerate(kernel.values)
     )
-    stores = tuple(evolve(s, buffer=s.buffer + factors - 1) for s in made.stores)
-    return evolve(made, buffers=buffers_of(layout), values=values, stores=stores), element
+    stores = tuple(evolve(s, buffer=s.buffer + factors - 1) for s in kernel.stores)
+    return evolve(kernel, buffers=buffers_of(layout), values=values, stores=stores), element
 
 
 def tiled(layout: Layout, after: tuple[Kernel, int]) -> TiledProduct:
@@ -170,8 +170,8 @@ def tiled(layout: Layout, after: tuple[Kernel, int]) -> TiledProduct:
 
 def batch_strides(memory: Place, rank: int) -> tuple[int, ...]:
     """The strides along the batch axes of the result; 0 where the operand is the same for all."""
-    own = [0 if d == 1 else s for d, s in zip(memory.type.static_shape[:-2], memory.strides[:-2], strict=True)]
-    return (*(0,) * (rank - len(own)), *own)
+    strides = [0 if d == 1 else s for d, s in zip(memory.type.static_shape[:-2], memory.strides[:-2], strict=True)]
+    return (*(0,) * (rank - len(strides)), *strides)
 
 
 def product_with_load(node: Node, layout: Layout) -> TiledProduct:

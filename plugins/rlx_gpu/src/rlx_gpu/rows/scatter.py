@@ -29,9 +29,9 @@ def scatter_rows(table: DeviceTable, language: GpuLanguage) -> None:
     def lacking(node: Node) -> str | None:
         if isinstance(node.op, Scatter) and node.op.mode == "mul" and node.types[0].dtype.is_complex:
             return "real numbers to multiply"
-        said = next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
-        if said is not None or not all(v.type.is_static for v in (*node.present(), *node.results)):
-            return said
+        reason = next((reason for v in node.present() if (reason := language.lacking(v.dtype)) is not None), None)
+        if reason is not None or not all(v.type.is_static for v in (*node.present(), *node.results)):
+            return reason
         operands = tuple(None if v is None else Place.dense(v.type) for v in node.operands)
         layout = Layout(operands, tuple(Place.dense(t) for t in node.types))
         return refusal(problem_of(node.op, layout), language.dialect)

@@ -50,11 +50,11 @@ class PairedLinspace(Creation):
         coarse, start = halved(step), float(np.float32(self.start))
         position = iota(axis=0, shape=(self.num,), dtype=u32)
         high, low = cast(position >> _DIGITS, to=f32), cast(position & ((1 << _DIGITS) - 1), to=f32)
-        whole, first_lost = exact_sum(high * (coarse * (1 << _DIGITS)), start)
-        line, second_lost = exact_sum(whole, low * coarse)
+        total, first_lost = exact_sum(high * (coarse * (1 << _DIGITS)), start)
+        line, second_lost = exact_sum(total, low * coarse)
         lost = cast(position, to=f32) * (step - coarse) + (self.start - start)
-        found = line + (first_lost + second_lost + lost)
-        return cast(where(position < divisor, found, self.stop), to=self.dtype)
+        interpolated = line + (first_lost + second_lost + lost)
+        return cast(where(position < divisor, interpolated, self.stop), to=self.dtype)
 
 
 def halved(number: float) -> float:

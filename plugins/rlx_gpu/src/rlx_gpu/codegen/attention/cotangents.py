@@ -62,7 +62,9 @@ class Cotangents:
 
     # ------------------------------------------------------------------------------------ statistics
 
-    def store_statistics(self, t: ScoreTiles, query: str, most: Register, total: Register, weighted: Register) -> None:
+    def store_statistics(
+        self, t: ScoreTiles, query: str, maximum: Register, total: Register, weighted: Register
+    ) -> None:
         """Store m, 1/Σ and δ of a query, from Σ and Σ·δ. For a query without visible keys and a uniform result, m is -inf."""
         b, p = t.b, self.problem
         inverse = b.fdiv(b.constant(total, 1.0), total)
@@ -70,22 +72,22 @@ class Cotangents:
             is_empty = b.fcmp_ordered("==", total, b.constant(total, 0.0))
             inverse = b.select(is_empty, b.constant(total, 0.0 if p.empty_row == "zero" else 1 / p.sizes[KEY]), inverse)
         if p.empty_row != "uniform":
-            most = t.finite(most)
+            maximum = t.finite(maximum)
         self._place(t, query)
-        for number, value in zip(self._statistics, (most, inverse, b.fmul(weighted, inverse)), strict=True):
+        for number, value in zip(self._statistics, (maximum, inverse, b.fmul(weighted, inverse)), strict=True):
             name, dtype = t.buffer(number, is_written=True)
             Memory(b, t.index_type(number)).store(name, dtype, "place", value)
 
     def statistics(self, t: ScoreTiles, query: str) -> list[Register]:
         """m, 1/Σ and δ of a query, zeros where there is no such query: nothing weighs there."""
         b = t.b
-        found = [b.variable(t.zero()) for _ in self._statistics]
+        statistics = [b.variable(t.zero()) for _ in self._statistics]
         with t.when(f"{query} < {self.problem.sizes[QUERY]}u"):
             self._place(t, query)
-            for one, number in zip(found, self._statistics, strict=True):
+            for one, number in zip(statistics, self._statistics, strict=True):
                 name, dtype = t.buffer(number)
                 b.assign(one, Memory(b, t.index_type(number)).load(name, dtype, "place"))
-        return found
+        return statistics
 
     def share_statistics(self, t: ScoreTiles) -> None:
         """Statistics of the tile's queries in shared memory."""
@@ -108,24 +110,24 @@ class Cotangents:
     def weight(self, t: ScoreTiles, score: Register, statistics: Sequence[Register]) -> Register:
         """p of one score, of its query's statistics."""
         b = t.b
-        most, inverse, _ = statistics
+        maximum, inverse, _ = statistics
         if self.problem.empty_row != "uniform":
-            return b.fmul(t.exp(b.fsub(score, most)), inverse)
-        weight = t.exp(b.fsub(score, t.finite(most)))
-        return b.fmul(b.select(self._is_empty(t, most), b.constant(most, 1.0), weight), inverse)
+            return b.fmul(t.exp(b.fsub(score, maximum)), inverse)
+        weight = t.exp(b.fsub(score, t.finite(maximum)))
+        return b.fmul(b.select(self._is_empty(t, maximum), b.constant(maximum, 1.0), weight), inverse)
 
     def dw(self, t: ScoreTiles, weight: Register, product: Register, statistics: Sequence[Register]) -> Register:
         """dw of p, dp and the query's statistics."""
         b = t.b
-        most, _, weighted = statistics
+        maximum, _, weighted = statistics
         dw = b.fmul(weight, b.fsub(product, weighted))
         if self.problem.empty_row != "uniform":
             return dw
         # The weights of an empty row are constants, whatever the scores.
-        return b.select(self._is_empty(t, most), b.constant(most, 0.0), dw)
+        return b.select(self._is_empty(t, maximum), b.constant(maximum, 0.0), dw)
 
-    def _is_empty(self, t: ScoreTiles, most: Register) -> Register:
-        return t.b.fcmp_ordered("==", most, t.b.constant(most, -inf))
+    def _is_empty(self, t: ScoreTiles, maximum: Register) -> Register:
+        return t.b.fcmp_ordered("==", maximum, t.b.constant(maximum, -inf))
 
     def store_dw(self, t: ScoreTiles, query: str, key: str, dw: Register) -> None:
         name, dtype = t.buffer(self._dw, is_written=True)
@@ -142,16 +144,16 @@ class Cotangents:
         to = astuple(ScoresStrides.of(place, is_mask=False))
         sizes, step = p.sizes, dtype.itemsize
         dense = tuple(step * prod(sizes[a + 1 :]) for a in range(4))
-        kept = [a for a in (BATCH, HEAD, QUERY, KEY) if to[a]]
+        preserved = [a for a in (BATCH, HEAD, QUERY, KEY) if to[a]]
         summed = [a for a in (BATCH, HEAD, QUERY, KEY) if not to[a] and sizes[a] > 1]
-        order = [*kept, *summed]
+        order = [*preserved, *summed]
         values: list[Scalar] = [Load(self._dw, dtype, tuple(dense[a] for a in order))]
         if summed:
             values.append(Reduce(dtype, "sum", 0))
         if place.type.dtype is not dtype:
             values.append(Apply(place.type.dtype, Cast(place.type.dtype), (len(values) - 1,)))
-        strides = tuple(to[a] if a in kept else 0 for a in order)
+        strides = tuple(to[a] if a in preserved else 0 for a in order)
         stores = (Store(number, len(values) - 1, strides),)
         return Kernel(
-            "bias", tuple(sizes[a] for a in order), len(kept), storing(self.buffers, number), tuple(values), stores
+            "bias", tuple(sizes[a] for a in order), len(preserved), storing(self.buffers, number), tuple(values), stores
         )

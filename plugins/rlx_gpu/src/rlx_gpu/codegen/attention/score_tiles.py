@@ -277,10 +277,10 @@ class ScoreTiles:
     def load(self, number: int, axis: int, head: str, position: str, feature: str) -> Register:
         """An element of an operand that has heads."""
         name, dtype = self.buffer(number)
-        found = Memory(self.b, self.index_type(number)).load(
+        value = Memory(self.b, self.index_type(number)).load(
             name, dtype, self._index(number, axis, head, position, feature)
         )
-        return self.b.converted(found, dtype.accumulator, self.dtype)
+        return self.b.converted(value, dtype.accumulator, self.dtype)
 
     def store(self, number: int, axis: int, head: str, position: str, feature: str, value: Register) -> None:
         name, dtype = self.buffer(number, is_written=True)
@@ -328,8 +328,8 @@ class ScoreTiles:
     def scores(self) -> tuple[Sums, list[list[Register | None]]]:
         """The scores of a thread's rows and columns, -inf where there is no such query or key, and the slopes of their cap."""
         products = self.dots(0, 1, self.problem.features)
-        found = [[self._score(r, c, dot) for c, dot in enumerate(row)] for r, row in enumerate(products)]
-        return [[s for s, _ in row] for row in found], [[s for _, s in row] for row in found]
+        pairs = [[self._score(r, c, dot) for c, dot in enumerate(row)] for r, row in enumerate(products)]
+        return [[s for s, _ in row] for row in pairs], [[s for _, s in row] for row in pairs]
 
     def _score(self, r: int, c: int, dot: Register) -> tuple[Register, Register | None]:
         query, key = self.b.writer.fresh("query"), self.b.writer.fresh("key")
@@ -346,10 +346,10 @@ class ScoreTiles:
         with self.is_there(query, key):
             places = {BATCH: "batch", HEAD: "head", QUERY: query, KEY: key}
             places = {axis: as_index(text, self.values.schedule.kind) for axis, text in places.items()}
-            at = At(places, "0u", "0u", None, {scores.element: dot})
-            b.assign(score, self.values.value(scores.score, 0, at))
+            point = At(places, "0u", "0u", None, {scores.element: dot})
+            b.assign(score, self.values.value(scores.score, 0, point))
             if slope is not None and scores.slope is not None:
-                b.assign(slope, self.values.value(scores.slope, 0, at))
+                b.assign(slope, self.values.value(scores.slope, 0, point))
         return score, slope
 
     def is_there(self, query: str, key: str) -> AbstractContextManager[None]:
@@ -383,16 +383,18 @@ class ScoreTiles:
         reductions = Reductions(b, self.scalars, self.group, None)
         with self.each_query():
             before = b.named("largest[t]", self.held)
-            most = b.variable(before)
+            maximum = b.variable(before)
             with self.loop("k", "0u", f"{self.size}u"):
-                b.assign(most, reductions.combined("max", self.dtype, most, self.read("weights", self.at("t", "k"))))
-            self.line(f"largest[t] = {most.text};")
-            self.line(f"shrinking[t] = {self.exp(b.fsub(before, self.finite(most))).text};")
+                b.assign(
+                    maximum, reductions.combined("max", self.dtype, maximum, self.read("weights", self.at("t", "k")))
+                )
+            self.line(f"largest[t] = {maximum.text};")
+            self.line(f"shrinking[t] = {self.exp(b.fsub(before, self.finite(maximum))).text};")
         self.barrier()
         for r, row in enumerate(scores):
-            most = self.finite(self.read("largest", self.row(r)))
+            maximum = self.finite(self.read("largest", self.row(r)))
             for c, score in enumerate(row):
-                self.line(f"weights[{self.at(self.row(r), self.column(c))}] = {self.exp(b.fsub(score, most)).text};")
+                self.line(f"weights[{self.at(self.row(r), self.column(c))}] = {self.exp(b.fsub(score, maximum)).text};")
         self.barrier()
 
     def add_weights(self, name: str, factor: str | None = None) -> None:

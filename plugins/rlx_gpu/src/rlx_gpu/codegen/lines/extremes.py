@@ -42,9 +42,9 @@ def print_extreme(problem: Extreme, language: Language, machine: Machine, scalar
     parts = _parts(problem, machine)
     if parts == 1:
         return Printed((stages.function(1, problem.n, True, True),))
-    found = stages.function(parts, -(-problem.n // parts), True, False)
+    first_stage = stages.function(parts, -(-problem.n // parts), True, False)
     count = problem.lines * parts
-    return Printed((found, stages.function(1, parts, False, True)), (count * stages.key.itemsize, count * 4))
+    return Printed((first_stage, stages.function(1, parts, False, True)), (count * stages.key.itemsize, count * 4))
 
 
 def _parts(problem: Extreme, machine: Machine) -> int:
@@ -80,8 +80,8 @@ class _Stages:
             start = t.number(
                 f"({i} % {parts}u) * {size}u" if t.kind == "u32" else f"(u32)({i} % {parts}u) * {size}u", "start"
             )
-            whole = p.n if is_first else size
-            stop = t.number(t.chosen(f"{start} + {size}u < {whole}u", f"{start} + {size}u", f"{whole}u"), "stop")
+            extent = p.n if is_first else size
+            stop = t.number(t.chosen(f"{start} + {size}u < {extent}u", f"{start} + {size}u", f"{extent}u"), "stop")
             key, place = self._of_thread(t, line, start, stop, is_first, is_group)
             if is_group:
                 key, place = self._of_group(t, key, place)
@@ -114,17 +114,17 @@ class _Stages:
 
     def _of_group(self, t: Template, key: Register, place: Register) -> tuple[Register, Register]:
         reductions = Reductions(t.b, self.scalars, t.group, self.machine.subgroup, shared=t.shared)
-        whole: DType = u64 if self.key.itemsize == 8 else u32
-        (best,) = reductions.totals([("min", whole, key)])
-        own = t.b.select(t.b.icmp_unsigned("==", key, best), place, t.b.literal(i32, -1))
-        (first,) = reductions.totals([("min", u32, own)])
+        dtype: DType = u64 if self.key.itemsize == 8 else u32
+        (best,) = reductions.totals([("min", dtype, key)])
+        candidate = t.b.select(t.b.icmp_unsigned("==", key, best), place, t.b.literal(i32, -1))
+        (first,) = reductions.totals([("min", u32, candidate)])
         return best, first
 
     def _store(self, t: Template, share: str, line: str, key: Register, place: Register, is_last: bool) -> None:
         if is_last:
-            whole = t.b.resized(place, self.problem.index, is_signed=False)
+            stored = t.b.resized(place, self.problem.index, is_signed=False)
             places = t.buffer(1, self.problem.index, is_written=True)
-            t.memory.store(places, self.problem.index, line, whole)
+            t.memory.store(places, self.problem.index, line, stored)
             return
         t.memory.store(t.buffer(2, self.key, is_written=True), self.key, share, key)
         t.memory.store(t.buffer(3, i32, is_written=True), i32, share, place)

@@ -35,9 +35,9 @@ def count_before(t: Template, key: Register, takes_equal: str, count: str, load:
     low, high = t.variable("0u", "low"), t.variable(count, "high")
     with t.forever_while(f"{low} < {high}"):
         middle = t.number(f"({low} + {high}) / 2u", "middle")
-        found = load(middle)
-        is_less = t.b.icmp_unsigned("<", found, key).text
-        is_equal = t.b.icmp_unsigned("==", found, key).text
+        candidate = load(middle)
+        is_less = t.b.icmp_unsigned("<", candidate, key).text
+        is_equal = t.b.icmp_unsigned("==", candidate, key).text
         is_before = t.number(f"{is_less} || ({takes_equal} && {is_equal})", "is_before", "bool")
         t.writer.line(f"if ({is_before}) {{ {low} = {middle} + 1u; }} else {{ {high} = {middle}; }}")
     return low

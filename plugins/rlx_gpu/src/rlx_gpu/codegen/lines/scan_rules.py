@@ -102,8 +102,8 @@ class Rule:
             return state[-1]
         peak, total = state
         nothing = self.b.fcmp_ordered("==", total, self._number(0))
-        found = self.b.fadd(self.scalars.apply(self.b, log.op(), (self.dtype,), (total,)), self._finite(peak))
-        return self.b.select(nothing, self._number(-inf), found)
+        value = self.b.fadd(self.scalars.apply(self.b, log.op(), (self.dtype,), (total,)), self._finite(peak))
+        return self.b.select(nothing, self._number(-inf), value)
 
     def _number(self, number: float) -> Register:
         return self.b.literal(self.register, number)

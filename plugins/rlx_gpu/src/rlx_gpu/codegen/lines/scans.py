@@ -199,11 +199,11 @@ class _Stages:
         """Tiles of which each thread has `items` neighbours."""
         b, tile = t.b, t.group * items
         with t.loop(line.first, line.end, f"{tile}u", "tile") as start:
-            own = t.number(f"{start} + {t.thread} * {items}u", "own")
+            begin = t.number(f"{start} + {t.thread} * {items}u", "own")
             indices, elements = [], []
             stretch = tuple(b.variable(r) for r in rule.identity())
             for item in range(items):
-                j = t.number(f"{own} + {item}u", "j")
+                j = t.number(f"{begin} + {item}u", "j")
                 zero = b.literal(rule.register, 0)
                 x = tuple(b.variable(zero) for _ in range(self.operands))
                 index = t.variable("0u", "at", t.kind)
@@ -218,14 +218,14 @@ class _Stages:
             self._scanned(t, rule, arrays, stretch)
             before = tuple(b.variable(r) for r in line.carried)
             with t.when(f"{t.thread} > 0u"):
-                found = tuple(t.read(a, rule.register, f"{t.thread} - 1u") for a in arrays)
-                self._carry(t, rule, before, found, line.has_carry.format(start))
+                preceding = tuple(t.read(a, rule.register, f"{t.thread} - 1u") for a in arrays)
+                self._carry(t, rule, before, preceding, line.has_carry.format(start))
             if is_shown:
                 for (j, index), x in zip(indices, elements, strict=True):
                     with t.when(f"{j} < {line.end}"):
                         self._step(t, rule, before, x, line.has_carry.format(j), index, True)
-            whole = tuple(t.read(a, rule.register, f"{t.group - 1}u") for a in arrays)
-            self._carry(t, rule, line.carried, whole, line.has_carry.format(start))
+            carried = tuple(t.read(a, rule.register, f"{t.group - 1}u") for a in arrays)
+            self._carry(t, rule, line.carried, carried, line.has_carry.format(start))
             t.barrier()
 
     def _scanned(self, t: Template, rule: Rule, arrays: Sequence[str], stretch: State) -> None:
@@ -281,8 +281,8 @@ class _Stages:
             t.b.assign(name, value)
 
     def _index(self, t: Template, line: _Line, j: str) -> str:
-        at = f"{self.problem.n - 1}u - {j}" if self.problem.is_reversed else j
-        return t.number(t.element(line.base, f"({at})", self.problem.inner), "at", t.kind)
+        reversible = f"{self.problem.n - 1}u - {j}" if self.problem.is_reversed else j
+        return t.number(t.element(line.base, f"({reversible})", self.problem.inner), "at", t.kind)
 
     def _elements(self, t: Template, rule: Rule, index: str) -> tuple[Register, ...]:
         dtype = self.problem.dtype

@@ -38,8 +38,8 @@ def print_search(problem: Search, language: Language, machine: Machine, scalars:
             base = t.number(f"({i} / {p.count}u) * {p.n}u", "base", t.kind)
             key, lines = load_key(t, p.keys, t.buffer(1, bits), i), t.buffer(0, bits)
             takes_equal = "true" if p.is_right else "false"
-            found = count_before(t, key, takes_equal, f"{p.n}u", lambda k: load_key(t, p.keys, lines, f"{base} + {k}"))
-            place = t.word(found)
+            count = count_before(t, key, takes_equal, f"{p.n}u", lambda k: load_key(t, p.keys, lines, f"{base} + {k}"))
+            place = t.word(count)
         result = t.buffer(2, p.index, is_written=True)
         t.memory.store(result, p.index, i, t.b.resized(place, p.index, is_signed=False))
     return Printed((t.done("search"),))

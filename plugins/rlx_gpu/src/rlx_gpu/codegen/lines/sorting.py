@@ -58,12 +58,12 @@ class _Pairs:
 
 @frozen
 class _Cut:
-    """Lines of `size` elements in tiles of `width`, of each of which `kept` go on."""
+    """Lines of `size` elements in tiles of `width`, of each of which the first `leading` go on."""
 
     lines: int
     size: int
     width: int
-    kept: int
+    leading: int
 
     @property
     def tiles(self) -> int:
@@ -73,7 +73,7 @@ class _Cut:
     @property
     def room(self) -> int:
         """Elements of a line after this pass; all of them unless only some are kept."""
-        return self.kept * self.tiles if self.kept < self.width else self.size
+        return self.leading * self.tiles if self.leading < self.width else self.size
 
 
 @define(eq=False)
@@ -91,15 +91,15 @@ class _Plan:
         return key_dtype(self.problem.keys)
 
     def functions(self) -> Iterator[Function]:
-        kept, size = self.problem.kept, self.problem.n
+        leading, size = self.problem.kept, self.problem.n
         source: _Pairs | None = None
-        while size > self.most and 2 * kept <= self.most:
+        while size > self.most and 2 * leading <= self.most:
             tiles = -(-size // self.most)
-            to = self._pairs(tiles * kept)
-            yield self._tiles(source, to, size, kept)
-            source, size = to, tiles * kept
+            to = self._pairs(tiles * leading)
+            yield self._tiles(source, to, size, leading)
+            source, size = to, tiles * leading
         if size <= self.most:
-            yield self._tiles(source, None, size, kept)
+            yield self._tiles(source, None, size, leading)
             return
         to = self._pairs(size)
         yield self._tiles(source, to, size, self.most)
@@ -114,10 +114,10 @@ class _Plan:
     @property
     def most(self) -> int:
         """Elements of a tile, a power of two."""
-        most = self.machine.group * ITEMS
-        while most * (self.key.itemsize + 4) > self.machine.shared_nbytes:
-            most //= 2
-        return most
+        limit = self.machine.group * ITEMS
+        while limit * (self.key.itemsize + 4) > self.machine.shared_nbytes:
+            limit //= 2
+        return limit
 
     def _pairs(self, size: int) -> _Pairs:
         first = 2 + self.problem.has_values + len(self.workspaces)
@@ -135,10 +135,10 @@ class _Plan:
         to = t.line(line, p.kept, p.inner)
         index = t.number(t.element(to, rank, p.inner), "at", t.kind)
         if p.has_values:
-            held = bits_dtype(p.keys.dtype)
+            dtype = bits_dtype(p.keys.dtype)
             start = t.line(line, p.n, p.inner)
-            value = t.memory.load(t.buffer(0, held), held, t.element(start, place.text, p.inner))
-            t.memory.store(t.buffer(1, held, is_written=True), held, index, value)
+            value = t.memory.load(t.buffer(0, dtype), dtype, t.element(start, place.text, p.inner))
+            t.memory.store(t.buffer(1, dtype, is_written=True), dtype, index, value)
         positions = t.buffer(1 + p.has_values, p.index, is_written=True)
         t.memory.store(positions, p.index, index, t.b.resized(place, p.index, is_signed=False))
 
@@ -148,38 +148,38 @@ class _Plan:
 
     # ----------------------------------------------------------------------------------------- tiles
 
-    def _tiles(self, source: _Pairs | None, to: _Pairs | None, size: int, kept: int) -> Function:
-        """Sort each tile; its first `kept` become results, or pairs next to those of the line's other tiles."""
+    def _tiles(self, source: _Pairs | None, to: _Pairs | None, size: int, count: int) -> Function:
+        """Sort each tile; its first `count` become results, or pairs next to those of the line's other tiles."""
         width = min(1 << max(size - 1, 0).bit_length(), self.most)
         # Short lines share a group, a run each.
         group = min(self.machine.group, max(width, 32))
         items = max(width // group, 1)
-        cut = _Cut(self.problem.lines, size, width, kept)
+        cut = _Cut(self.problem.lines, size, width, count)
         t = self._template(group, size)
         keys, places = t.array(self.key, group * items, "keys"), t.array(i32, group * items, "places")
         each = group * items // width
         with t.each_group(-(-cut.tiles * cut.lines // each)) as i:
             for item in range(items):
-                at, tile = self._own(t, i, item, each, width)
-                self._gather(t, source, cut, tile, f"{at} % {width}u", (keys, places, at))
+                position, tile = self._own(t, i, item, each, width)
+                self._gather(t, source, cut, tile, f"{position} % {width}u", (keys, places, position))
             self._sorted(t, keys, places, width, items)
             for item in range(items):
-                at, tile = self._own(t, i, item, each, width)
-                rank = t.number(f"{at} % {width}u", "rank")
-                with t.when(f"{tile} < {cut.lines * cut.tiles}u && {rank} < {kept}u"):
-                    self._release(t, to, cut, tile, rank, (keys, places, at))
+                position, tile = self._own(t, i, item, each, width)
+                rank = t.number(f"{position} % {width}u", "rank")
+                with t.when(f"{tile} < {cut.lines * cut.tiles}u && {rank} < {count}u"):
+                    self._release(t, to, cut, tile, rank, (keys, places, position))
         return t.done("sort_tiles")
 
     def _own(self, t: Template, i: str, item: int, each: int, width: int) -> tuple[str, str]:
         """Return the index of a thread's element in shared memory, and the number of its tile among those of all lines."""
-        at = t.number(f"{item * t.group}u + {t.thread}", "p")
-        return at, t.number(f"{t.wide(i)} * {each}u + {at} / {width}u", "tile", t.kind)
+        position = t.number(f"{item * t.group}u + {t.thread}", "p")
+        return position, t.number(f"{t.wide(i)} * {each}u + {position} / {width}u", "tile", t.kind)
 
     def _gather(
         self, t: Template, source: _Pairs | None, cut: _Cut, tile: str, within: str, to: tuple[str, str, str]
     ) -> None:
         """A key and its place as a thread's share of a tile; behind the line are keys that come last."""
-        keys, places, at = to
+        keys, places, position = to
         j = t.number(f"({tile} % {cut.tiles}u) * {cut.width}u + {within}", "j", t.kind)
         key = t.b.variable(t.b.literal(self.key, -1))
         place = t.b.variable(t.b.literal(i32, -1))
@@ -196,48 +196,48 @@ class _Plan:
                 index = t.number(f"{line} * {cut.size}u + {j}", "at", t.kind)
                 t.b.assign(key, t.memory.load(t.buffer(source.keys, self.key), self.key, index))
                 t.b.assign(place, t.memory.load(t.buffer(source.places, i32), i32, index))
-        t.write(keys, at, key)
-        t.write(places, at, place)
+        t.write(keys, position, key)
+        t.write(places, position, place)
 
     def _release(
         self, t: Template, to: _Pairs | None, cut: _Cut, tile: str, rank: str, source: tuple[str, str, str]
     ) -> None:
         """An element of a sorted tile as a result, or as a pair of the next line."""
-        keys, places, at = source
+        keys, places, position = source
         line = t.number(f"{tile} / {cut.tiles}u", "line", t.kind)
         if to is None:
-            self._result(t, line, rank, t.read(places, i32, at))
+            self._result(t, line, rank, t.read(places, i32, position))
             return
-        j = t.number(f"{tile} % {cut.tiles}u * {cut.kept}u + {rank}", "j", t.kind)
+        j = t.number(f"{tile} % {cut.tiles}u * {cut.leading}u + {rank}", "j", t.kind)
         with t.when(f"{j} < {cut.room}u"):
-            key, place = t.read(keys, self.key, at), t.read(places, i32, at)
+            key, place = t.read(keys, self.key, position), t.read(places, i32, position)
             self._stored(t, to, f"{line} * {cut.room}u + {j}", key, place)
 
     def _sorted(self, t: Template, keys: str, places: str, width: int, items: int) -> None:
         """Runs of one element merged to runs of `width`."""
         type = self.language.type
-        held = [t.writer.fresh(stem) for stem in ("key", "place", "to")]
-        for name, dtype in zip(held, (self.key, i32, i32), strict=True):
+        arrays = [t.writer.fresh(stem) for stem in ("key", "place", "to")]
+        for name, dtype in zip(arrays, (self.key, i32, i32), strict=True):
             t.writer.line(self.language.array(type(dtype), name, items))
         run = t.variable("1u", "run")
         t.barrier()
         with t.forever_while(f"{run} < {width}u"):
             with t.loop("0u", f"{items}u", stem="e") as e:
-                at = t.number(f"{e} * {t.group}u + {t.thread}", "p")
-                key = t.read(keys, self.key, at)
-                own = t.number(f"({at} / {run}) * {run}", "own")
-                is_right = f"({at} / {run}) % 2u == 1u"
-                other = t.number(t.chosen(is_right, f"{own} - {run}", f"{own} + {run}"), "other")
-                first = t.chosen(is_right, other, own)
+                position = t.number(f"{e} * {t.group}u + {t.thread}", "p")
+                key = t.read(keys, self.key, position)
+                run_start = t.number(f"({position} / {run}) * {run}", "own")
+                is_right = f"({position} / {run}) % 2u == 1u"
+                other = t.number(t.chosen(is_right, f"{run_start} - {run}", f"{run_start} + {run}"), "other")
+                first = t.chosen(is_right, other, run_start)
                 before = count_before(t, key, is_right, run, lambda k: t.read(keys, self.key, f"{other} + {k}"))
-                t.write(held[0], e, key)
-                t.write(held[1], e, t.read(places, i32, at))
-                t.write(held[2], e, t.word(t.number(f"{first} + ({at} - {own}) + {before}", "rank")))
+                t.write(arrays[0], e, key)
+                t.write(arrays[1], e, t.read(places, i32, position))
+                t.write(arrays[2], e, t.word(t.number(f"{first} + ({position} - {run_start}) + {before}", "rank")))
             t.barrier()
             with t.loop("0u", f"{items}u", stem="e") as e:
-                to = t.number(f"{held[2]}[{e}]", "to")
-                t.write(keys, to, t.read(held[0], self.key, e))
-                t.write(places, to, t.read(held[1], i32, e))
+                to = t.number(f"{arrays[2]}[{e}]", "to")
+                t.write(keys, to, t.read(arrays[0], self.key, e))
+                t.write(places, to, t.read(arrays[1], i32, e))
             t.writer.line(f"{run} = {run} * 2u;")
             t.barrier()
 
@@ -251,9 +251,9 @@ class _Plan:
             line = t.number(f"{i} / {size}u", "line", t.kind)
             text = f"{i} % {size}u"
             j = t.number(text if t.kind == "u32" else f"(u32)({text})", "j")
-            own = t.number(f"({j} / {run}u) * {run}u", "own")
+            run_start = t.number(f"({j} / {run}u) * {run}u", "own")
             is_right = f"({j} / {run}u) % 2u == 1u"
-            other = t.number(t.chosen(is_right, f"{own} - {run}u", f"{own} + {run}u"), "other")
+            other = t.number(t.chosen(is_right, f"{run_start} - {run}u", f"{run_start} + {run}u"), "other")
             left = t.number(t.chosen(f"{other} < {size}u", f"{size}u - {other}", "0u"), "left")
             count_text = t.number(t.chosen(f"{left} < {run}u", left, f"{run}u"), "count")
             keys = t.buffer(source.keys, self.key)
@@ -262,8 +262,8 @@ class _Plan:
             before = count_before(
                 t, key, is_right, count_text, lambda k: t.memory.load(keys, self.key, f"{start} + {other} + {k}")
             )
-            first = t.chosen(is_right, other, own)
-            rank = t.number(f"{first} + ({j} - {own}) + {before}", "rank")
+            first = t.chosen(is_right, other, run_start)
+            rank = t.number(f"{first} + ({j} - {run_start}) + {before}", "rank")
             if to is not None:
                 place = t.memory.load(t.buffer(source.places, i32), i32, i)
                 self._stored(t, to, f"{start} + {rank}", key, place)

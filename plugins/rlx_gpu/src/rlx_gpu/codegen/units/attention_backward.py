@@ -47,10 +47,10 @@ def print_unit_cotangents(
     """Return the functions that compute the cotangents of attention on the unit that `unit_for_attention` selected."""
     language = evolve(language, head=unit.roomy_head or language.head)
 
-    def begun(axis: int, *wanted: int) -> _Printing:
+    def begun(axis: int, *outputs: int) -> _Printing:
         rows, threads = SUBGROUPS * unit.size, SUBGROUPS * unit.threads
         t = ScoreTiles(cotangents.problem, language, machine, scalars, cotangents.buffers, (), rows, threads)
-        return _Printing(HeadUnits(t, unit), cotangents, axis, wanted)
+        return _Printing(HeadUnits(t, unit), cotangents, axis, outputs)
 
     of_queries = begun(QUERY, _Q).statistics(), begun(QUERY, _Q).queries()
     if cotangents.problem.features + cotangents.problem.width <= WIDEST_TOGETHER:
@@ -64,7 +64,7 @@ class _Printing:
 
     Attributes:
         axis: Axis of the scores with the rows that a group owns.
-        wanted: The operands whose cotangents it computes.
+        requested: The operands whose cotangents it computes.
         owned: The operand that has features of queries, and the one that has features of values.
         walked: The same of the other axis.
     """
@@ -72,7 +72,7 @@ class _Printing:
     h: HeadUnits
     cotangents: Cotangents
     axis: int
-    wanted: tuple[int, ...]
+    requested: tuple[int, ...]
     owned: tuple[HeadTile, HeadTile] = field(init=False)
     walked: tuple[HeadTile, HeadTile] = field(init=False)
 
@@ -87,7 +87,7 @@ class _Printing:
     @property
     def has_products(self) -> bool:
         """Whether dp is needed: for all but the cotangent of values."""
-        return self.wanted != (_V,)
+        return self.requested != (_V,)
 
     @property
     def t(self) -> ScoreTiles:
@@ -120,8 +120,8 @@ class _Printing:
                 t.let("query", "query0 + first + rlx_sum_row(r)")
                 is_first = f"({t.language.thread} & {sum(h.unit.distances)}u) == 0u"
                 with t.when(f"{is_first} && query < {t.problem.sizes[QUERY]}u"):
-                    most, total, weighted = (h.named(f"{name}[r]") for name in STATISTICS)
-                    self.cotangents.store_statistics(t, "query", most, total, weighted)
+                    maximum, total, weighted = (h.named(f"{name}[r]") for name in STATISTICS)
+                    self.cotangents.store_statistics(t, "query", maximum, total, weighted)
         return self._done("attention_statistics")
 
     def queries(self) -> Function:
@@ -181,7 +181,7 @@ class _Printing:
     # ------------------------------------------------------------------------------------------ sums
 
     def _no_sums(self) -> None:
-        for number in self.wanted:
+        for number in self.requested:
             self.t.line(f"rlx_sums sums{number}[{self.walked[_SUMMED[number][1]].parts}] = {{}};")
 
     def _add(self) -> None:
@@ -191,7 +191,7 @@ class _Printing:
             for name, tile in zip(("scores", "products"), self._factors(self.walked), strict=False):
                 h.dots(name, f"own_{tile.name}", tile, 1, "part")
             self._weigh()
-            for number in self.wanted:
+            for number in self.requested:
                 weights, place = _SUMMED[number]
                 h.weigh(f"sums{number}", f"{weights}[0]", self.walked[place], "part")
 
@@ -219,9 +219,9 @@ class _Printing:
 
     def _store(self) -> None:
         p = self.t.problem
-        for number in self.wanted:
-            width, made = (p.width, None) if number == _V else (p.features, self._scaled)
-            self.h.store(f"sums{number}", self.cotangents.result(number), self.axis, width, made)
+        for number in self.requested:
+            width, adjust = (p.width, None) if number == _V else (p.features, self._scaled)
+            self.h.store(f"sums{number}", self.cotangents.result(number), self.axis, width, adjust)
 
     def _scaled(self, one: Register, _: str) -> Register:
         return self.t.b.fmul(one, self.t.b.constant(one, self.cotangents.problem.op.scale))

@@ -32,13 +32,13 @@ def unit_for_attention(problem: PlacedAttention, language: Language, machine: Ma
 
 def unit_refusal(problem: PlacedAttention, language: Language, machine: Machine) -> str | None:
     """Return why matrix units do not compute attention or its cotangents, as "needs …" would continue."""
-    unit, own = language.matrix_unit, problem.problem
+    unit, scores = language.matrix_unit, problem.problem
     if unit is None or f32 not in language.exchanged_dtypes:
         return "a language with matrix units"
     if machine.subgroup != unit.threads or machine.group < SUBGROUPS * unit.threads:
         return f"groups of {SUBGROUPS} subgroups of {unit.threads} threads"
     operands = [problem.place(i).type.dtype for i in range(4 if problem.is_backward else 3)]
-    if own.stored not in unit.dtypes or problem.dtype is not f32 or any(d is not own.stored for d in operands):
+    if scores.stored not in unit.dtypes or problem.dtype is not f32 or any(d is not scores.stored for d in operands):
         return f"operands of one dtype among {' '.join(sorted(str(d) for d in unit.dtypes))}"
     if max(problem.features, problem.width) > WIDEST:
         return f"at most {WIDEST} features, not {max(problem.features, problem.width)}"
@@ -62,13 +62,13 @@ def keys_at_once(problem: PlacedAttention, unit: MatrixUnit, machine: Machine) -
 
 def _shared_nbytes(problem: PlacedAttention, unit: MatrixUnit, keys: int) -> int:
     """Return a group's shared memory: its own rows, overlapping later keys, values, and statistics of the tile's queries."""
-    stored, own = problem.problem.stored, SUBGROUPS * unit.size
+    stored, rows = problem.problem.stored, SUBGROUPS * unit.size
 
     def elements(features: int, positions: int) -> int:
         return HeadTile("", 0, KEY, features, unit.size, positions, stored.itemsize).elements
 
-    nbytes = (elements(problem.features, max(own, keys)) + elements(problem.width, keys)) * stored.itemsize
-    return nbytes + (3 * own * f32.itemsize if problem.is_backward else 0)
+    nbytes = (elements(problem.features, max(rows, keys)) + elements(problem.width, keys)) * stored.itemsize
+    return nbytes + (3 * rows * f32.itemsize if problem.is_backward else 0)
 
 
 @frozen

@@ -41,11 +41,11 @@ class HeadUnits:
 
     def done(self, stem: str, tiles: Sequence[HeadTile], arrays: Sequence[str] = ()) -> Function:
         """The function that was written; tiles of one name follow one another, and `arrays` have a number for each row owned."""
-        language, room = self.t.language, dict[str, int]()
+        language, sizes = self.t.language, dict[str, int]()
         for tile in tiles:
-            room[tile.name] = max(tile.elements, room.get(tile.name, 0))
+            sizes[tile.name] = max(tile.elements, sizes.get(tile.name, 0))
         aligned = f"__attribute__((aligned({COPIED}))) {self.type}"
-        shared = [language.shared(aligned, name, elements) for name, elements in room.items()]
+        shared = [language.shared(aligned, name, elements) for name, elements in sizes.items()]
         shared += [language.shared(language.type(f32), name, self.t.size) for name in arrays]
         return assembled(stem, self.t.b, self.t.arguments(), shared, self.group, self.t.groups)
 
@@ -118,7 +118,7 @@ class HeadUnits:
         with self.t.b.writer.block(self.unrolled("k", tile.parts)):
             self.t.line(f"rlx_bring_lhs({name}[k], {tile.name} + first * {tile.step}u + k * {size}u, {tile.step}u);")
 
-    def dots(self, sums: str, own: str, tile: HeadTile, parts: int, start: str = "0u") -> None:
+    def dots(self, sums: str, operand: str, tile: HeadTile, parts: int, start: str = "0u") -> None:
         """Products of a subgroup's rows with `parts` units of a tile's rows from `start` on, as new `sums`."""
         t, block, size = self.t, self.t.b.writer.block, self.unit.size
         t.line(f"rlx_sums {sums}[{parts}] = {{}};")
@@ -126,7 +126,7 @@ class HeadUnits:
             t.line("rlx_rhs rows;")
             row = f"({start} + c * {size}u) * {tile.step}u"
             t.line(f"rlx_bring_rhs_transposed(rows, {tile.name} + {row} + k * {size}u, {tile.step}u);")
-            t.line(f"{self._multiply}({sums}[c], {own}[k], rows);")
+            t.line(f"{self._multiply}({sums}[c], {operand}[k], rows);")
 
     def weigh(self, sums: str, weights: str, tile: HeadTile, start: str) -> None:
         """A unit of a tile's rows, from `start` on, times sums rounded to the dtype of the operands, added to other sums."""
@@ -181,9 +181,9 @@ class HeadUnits:
             self.t.line(f"{name}[r] = {total.text};")
 
     def store(
-        self, sums: str, number: int, axis: int, width: int, made: Callable[[Register, str], Register] | None = None
+        self, sums: str, number: int, axis: int, width: int, adjust: Callable[[Register, str], Register] | None = None
     ) -> None:
-        """Sums as the rows of a result that the group owns, along an axis; `made` is given each and which of the thread's rows
+        """Sums as the rows of a result that the group owns, along an axis; `adjust` is given each and which of the thread's rows
         it is in."""
         t = self.t
         start, head = NAMES[axis]
@@ -192,4 +192,4 @@ class HeadUnits:
             t.let("feature", self.column)
             with t.when(f"position < {t.problem.sizes[axis]}u && feature < {width}u"):
                 one = self.named(sums + place)
-                t.store(number, axis, head, "position", "feature", one if made is None else made(one, row))
+                t.store(number, axis, head, "position", "feature", one if adjust is None else adjust(one, row))

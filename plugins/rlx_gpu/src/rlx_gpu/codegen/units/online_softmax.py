@@ -66,10 +66,10 @@ class OnlineSoftmax:
         with h.each_row():
             for distance in h.unit.distances:
                 t.line(f"most[r] = {self._larger('most[r]', h.exchanged('most[r]', distance)).text};")
-            most = t.finite(Register("most[r]", f32))
-            t.line(f"shrinking[r] = {t.exp(b.fsub(h.named('largest[r]'), most)).text};")
+            maximum = t.finite(Register("most[r]", f32))
+            t.line(f"shrinking[r] = {t.exp(b.fsub(h.named('largest[r]'), maximum)).text};")
             t.line("largest[r] = most[r];")
-            t.line(f"most[r] = {most.text};")
+            t.line(f"most[r] = {maximum.text};")
             t.line(f"totals[r] = {b.fmul(h.named('totals[r]'), h.named('shrinking[r]')).text};")
         with h.each_of(self.parts) as (place, row):
             weight = t.exp(b.fsub(h.named(f"scores{place}"), h.named(f"most[{row}]")))

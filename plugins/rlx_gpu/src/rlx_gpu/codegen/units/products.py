@@ -43,8 +43,8 @@ class _PaddedSide(Side):
     def elements(self) -> int:
         return (self.size if self.is_deep else self.depth) * self.step
 
-    def place(self, along: str, deep: str) -> str:
-        return f"({along}) * {self.step}u + {deep}" if self.is_deep else f"({deep}) * {self.step}u + {along}"
+    def place(self, along: str, depth: str) -> str:
+        return f"({along}) * {self.step}u + {depth}" if self.is_deep else f"({depth}) * {self.step}u + {along}"
 
     def declared(self, language: Language, stages: int) -> str:
         return language.shared(f"__attribute__((aligned(16))) {self.type}", self.name, self.elements * stages)
@@ -100,7 +100,7 @@ class _Printing(TilePrinting[_PaddedSide]):
             order = "" if side.is_deep is (name == "lhs") else "_transposed"
             place = side.place(f"{start} + r * {size}u", f"k * {size}u")
             with b.writer.block(self.unrolled("r", count)):
-                at = f"{side.name} + stage * {side.elements}u + {place}"
-                b.writer.line(f"rlx_bring_{name}{order}({stem}[r], {at}, {side.step}u);")
+                address = f"{side.name} + stage * {side.elements}u + {place}"
+                b.writer.line(f"rlx_bring_{name}{order}({stem}[r], {address}, {side.step}u);")
         with b.writer.block(self.unrolled("r", parts[0])), b.writer.block(self.unrolled("c", parts[1])):
             b.writer.line(f"rlx_multiply_{dtype}(sums[r * {parts[1]}u + c], a[r], b[c]);")

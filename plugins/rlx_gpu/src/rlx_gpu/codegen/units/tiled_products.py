@@ -102,7 +102,7 @@ class Side:
         """Elements of one stage."""
 
     @abstractmethod
-    def place(self, along: str, deep: str) -> str:
+    def place(self, along: str, depth: str) -> str:
         """The index of an element of a stage."""
 
 
@@ -176,23 +176,23 @@ class TilePrinting(Generic[S]):
     def _bring_side(self, side: S, deep0: str, stage: str, grid: dict[int, str]) -> None:
         b, kernel, problem = self.b, self.kernel, self.problem
         buffer, width = self.values.kernel.buffers[side.factor.buffer], side.width
-        flat, along, deep = (b.writer.fresh(stem) for stem in ("e", "a", "d"))
+        flat, along, inner_k = (b.writer.fresh(stem) for stem in ("e", "a", "d"))
         runs = side.size * side.depth // width
         with b.writer.block(
             b.language.unrolled + b.language.loop("u32", flat, b.language.thread, f"{runs}u", f"{self.threads}u")
         ):
-            inner, outer, size = (deep, along, side.depth) if side.is_deep else (along, deep, side.size)
+            inner, outer, size = (inner_k, along, side.depth) if side.is_deep else (along, inner_k, side.size)
             self.let(inner, f"{flat} % {size // width}u * {width}u")
             self.let(outer, f"{flat} / {size // width}u")
             self.let(f"{along}_at", f"{side.start} + {along}")
-            self.let(f"{deep}_at", f"{deep0} + {deep}")
+            self.let(f"{inner_k}_at", f"{deep0} + {inner_k}")
             extent = kernel.extents[side.axis]
-            b.writer.line(f"const bool {flat}_is = {along}_at < {extent}u && {deep}_at < {problem.depth}u;")
-            moving = {**grid, side.axis: f"{along}_at", len(kernel.extents): f"{deep}_at"}
+            b.writer.line(f"const bool {flat}_is = {along}_at < {extent}u && {inner_k}_at < {problem.depth}u;")
+            moving = {**grid, side.axis: f"{along}_at", len(kernel.extents): f"{inner_k}_at"}
             strides = [s if a in moving else 0 for a, s in enumerate((*side.factor.strides, side.factor.depth))]
             kind = problem.index_type(side.factor)
             index = index_text(strides, side.factor.offset, buffer.dtype.itemsize, moving, kind)
-            to = f"{side.name}[{stage} * {side.elements}u + {side.place(along, deep)}]"
+            to = f"{side.name}[{stage} * {side.elements}u + {side.place(along, inner_k)}]"
             if width == 1:
                 b.writer.line(f"{to} = {flat}_is ? {buffer.name}[{index}] : ({side.type})0;")
             else:
@@ -222,6 +222,6 @@ class TilePrinting(Generic[S]):
         axes = {axis: as_index(text, self.values.schedule.kind) for axis, text in axes.items()}
         point = " + ".join(f"{axes[a]} * {prod(extents[a + 1 :])}u" for a in sorted(axes))
         place = point if len(sums) == 1 else f"({point}) / {len(sums)}u"
-        at = At(axes, place, place, None, {})
-        at.lanes = {(self.problem.element, lane): Register(text, f32) for lane, text in enumerate(sums)}
-        self.values.store(self.values.kernel.stores, at)
+        coordinates = At(axes, place, place, None, {})
+        coordinates.lanes = {(self.problem.element, lane): Register(text, f32) for lane, text in enumerate(sums)}
+        self.values.store(self.values.kernel.stores, coordinates)

@@ -26,7 +26,7 @@ _SUMS: Final = COLUMNS // 2
 
 _NAMES = ", ".join(f"%{i}" for i in range(_SUMS))
 
-_HELD = ", ".join(f'"+f"(sums.each[{i}])' for i in range(_SUMS))
+_ACCUMULATORS = ", ".join(f'"+f"(sums.each[{i}])' for i in range(_SUMS))
 """The sums as operands that are read and written, so that no compiler moves what uses them."""
 
 
@@ -37,7 +37,7 @@ def _multiply(dtype: DType) -> dict[str, str]:
 template <u32 A_IS_ACROSS, u32 B_IS_ACROSS> RLX_FN void {name}(rlx_wide_sums& sums, u64 a, u64 b) {{
   asm volatile("{{ .reg .pred adds; setp.ne.b32 adds, 1, 0; "
     "wgmma.mma_async.sync.aligned.m64n{COLUMNS}k16.f32.{dtype}.{dtype} {{{_NAMES}}}, %{_SUMS}, %{_SUMS + 1}, adds, 1, 1, "
-    "%{_SUMS + 2}, %{_SUMS + 3}; }}" : {_HELD}
+    "%{_SUMS + 2}, %{_SUMS + 3}; }}" : {_ACCUMULATORS}
     : "l"(a), "l"(b), "n"(A_IS_ACROSS), "n"(B_IS_ACROSS));
 }}"""
     }
@@ -62,7 +62,7 @@ RLX_FN u64 rlx_factor(const u16* place, u32 panel) {
 RLX_FN void rlx_show_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }""",
     "rlx_products_begin": f"""
 RLX_FN void rlx_products_begin(rlx_wide_sums& sums) {{
-  asm volatile("wgmma.fence.sync.aligned;" : {_HELD} :: "memory");
+  asm volatile("wgmma.fence.sync.aligned;" : {_ACCUMULATORS} :: "memory");
 }}""",
     **_multiply(f16),
     **_multiply(bf16),
@@ -70,7 +70,7 @@ RLX_FN void rlx_products_begin(rlx_wide_sums& sums) {{
 RLX_FN void rlx_products_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }""",
     "rlx_await_products": f"""
 RLX_FN void rlx_await_products(rlx_wide_sums& sums) {{
-  asm volatile("wgmma.wait_group.sync.aligned 0;" : {_HELD} :: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : {_ACCUMULATORS} :: "memory");
 }}""",
 }
 """The prelude's functions and types, by name."""

@@ -75,9 +75,9 @@ def refusal_of_sizes(extents: tuple[int, ...], depth: int, machine: Machine) -> 
         return f"a depth of at least {FEWEST_STEPS * PANEL}, not {depth}"
     if depth % per_copy or n % per_copy:
         return f"depth and columns in multiples of {per_copy}, which are copied at once, not {depth} and {n}"
-    fewest, tiles = _enough(machine), prod(batch) * -(-m // ROWS) * -(-n // COLUMNS)
-    if tiles < fewest:
-        return f"at least {fewest} tiles of {ROWS} by {COLUMNS}, not {tiles}"
+    required, tiles = _enough(machine), prod(batch) * -(-m // ROWS) * -(-n // COLUMNS)
+    if tiles < required:
+        return f"at least {required} tiles of {ROWS} by {COLUMNS}, not {tiles}"
     if 2 * m * n < -(-m // ROWS) * ROWS * -(-n // COLUMNS) * COLUMNS:
         return f"tiles of {ROWS} by {COLUMNS} that are filled by half, not {m} by {n}"
     return None
@@ -128,8 +128,8 @@ class _Panels(Side):
         """Elements from the operands of one instruction to the next along the depth."""
         return UNIT_DEPTH if self.is_deep else UNIT_DEPTH * PANEL
 
-    def place(self, along: str, deep: str) -> str:
-        row, column = (along, deep) if self.is_deep else (deep, along)
+    def place(self, along: str, depth: str) -> str:
+        row, column = (along, depth) if self.is_deep else (depth, along)
         return f"rlx_exchanged_place({row}, {column}, {self.lines}u)"
 
 

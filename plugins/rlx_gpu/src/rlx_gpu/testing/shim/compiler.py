@@ -52,18 +52,18 @@ class Compiler:
             KernelBuildError: It does not compile.
         """
         with tempfile.TemporaryDirectory(prefix="rlx-shim-") as folder:
-            made = Path(folder, "kernels.so")
-            files = ["-I", str(HEADERS), "-x", "c++", "-", "-o", str(made), "-lm"]
+            library = Path(folder, "kernels.so")
+            files = ["-I", str(HEADERS), "-x", "c++", "-", "-o", str(library), "-lm"]
             done = subprocess.run(
                 [*self.command, *OPTIONS, *files], input=source, capture_output=True, text=True, check=False
             )
-            if done.returncode or not made.exists():
+            if done.returncode or not library.exists():
                 raise KernelBuildError(
                     "the stand-in's C++ compiler refuses the source",
                     Fact("compiler", done.stderr.strip()[:2000]),
                     Fact("command", shlex.join(self.command)),
                 )
-            return made.read_bytes()
+            return library.read_bytes()
 
 
 @cache
@@ -80,18 +80,18 @@ def compiler() -> Compiler:
     command = _command()
     if command is None:
         raise DeviceUnavailableError("there is no C++ compiler, which a stand-in for a GPU needs", hint=INSTALL)
-    said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-    if said.returncode:
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    if version.returncode:
         raise DeviceUnavailableError(
-            f"`{shlex.join(command)} --version` ends with status {said.returncode}",
-            Fact("said", said.stderr.strip()[:500]),
+            f"`{shlex.join(command)} --version` ends with status {version.returncode}",
+            Fact("said", version.stderr.strip()[:500]),
             hint=INSTALL,
         )
     digest = hashlib.sha256(" ".join(OPTIONS).encode())
     for path in sorted(HEADERS.iterdir()):
         if path.suffix == ".h" or path.name == "metal_stdlib":
             digest.update(path.read_bytes())
-    return Compiler(command, f"{said.stdout.splitlines()[0]}, headers {digest.hexdigest()[:12]}")
+    return Compiler(command, f"{version.stdout.splitlines()[0]}, headers {digest.hexdigest()[:12]}")
 
 
 def _command() -> tuple[str, ...] | None:

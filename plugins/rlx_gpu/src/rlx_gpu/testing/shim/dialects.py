@@ -104,9 +104,9 @@ class Dialect:
             source = source.replace(self.language.fragments[name].strip(), text.strip())
         names: list[str] = []
 
-        def begin(found: re.Match[str]) -> str:
-            names.append(found[1])
-            return f'#undef RLX_SHIM_SECTION\n#define RLX_SHIM_SECTION "rlx_shared_{len(names) - 1}"\n{found[0]}'
+        def begin(match: re.Match[str]) -> str:
+            names.append(match[1])
+            return f'#undef RLX_SHIM_SECTION\n#define RLX_SHIM_SECTION "rlx_shared_{len(names) - 1}"\n{match[0]}'
 
         body = self.head.sub(begin, source)
         include = (f'#include "{self.header}"\n' if self.header else "") + self.prelude

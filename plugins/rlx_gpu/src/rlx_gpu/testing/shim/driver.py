@@ -32,10 +32,10 @@ from rlx_gpu.testing.shim.memory import Buffer, guarded
 
 __all__ = ["ShimDriver", "facts_of", "stand_in"]
 
-GIVEN: Final = -1
+DYNAMIC: Final = -1
 """The number of a launch's dynamic shared memory among its buffers."""
 
-GIVEN_ALIGNMENT: Final = 1024
+DYNAMIC_ALIGNMENT: Final = 1024
 
 MOST_THREADS: Final = 1024
 STACK_NBYTES: Final = (80 << 10) + 320
@@ -129,7 +129,7 @@ class ShimDriver(Driver):
         assert not buffer.is_free, "a buffer is freed once"
         assert buffer.is_intact, f"{self._place}: somebody wrote beyond a buffer of {buffer.nbytes} bytes"
         buffer.is_free = True
-        buffer.whole = np.empty(0, np.uint8)
+        buffer.memory = np.empty(0, np.uint8)
         self._allocated -= buffer.nbytes
 
     def write(self, buffer: Buffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
@@ -173,10 +173,10 @@ class ShimDriver(Driver):
             groups=groups,
             group_size=group_size,
         )
-        made = Launch(name, module.library[f"rlx_run_{name}"], record, cells, pointers, {}, module)
+        result = Launch(name, module.library[f"rlx_run_{name}"], record, cells, pointers, {}, module)
         for number, argument in enumerate(arguments):
-            self.set_argument(made, number, argument)
-        return made
+            self.set_argument(result, number, argument)
+        return result
 
     @property
     def most_shared_nbytes(self) -> int:
@@ -184,10 +184,10 @@ class ShimDriver(Driver):
         return self._dialect.most_shared_nbytes
 
     def share(self, launch: Launch, nbytes: int) -> None:
-        most = self.most_shared_nbytes
-        assert nbytes <= most, f"{launch.name} shares {nbytes} bytes of {most}"
-        launch.buffers[GIVEN] = given = guarded(nbytes, GIVEN_ALIGNMENT)
-        launch.record.given, launch.record.given_nbytes = given.address, nbytes
+        limit = self.most_shared_nbytes
+        assert nbytes <= limit, f"{launch.name} shares {nbytes} bytes of {limit}"
+        launch.buffers[DYNAMIC] = dynamic = guarded(nbytes, DYNAMIC_ALIGNMENT)
+        launch.record.given, launch.record.given_nbytes = dynamic.address, nbytes
 
     def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
         if isinstance(argument, np.generic):
@@ -239,11 +239,11 @@ _processor = Lock("the stacks of the stand-ins' threads")
 def stacks() -> int:
     """Return the address of the stacks of all threads of a group; the system allocates no pages for unused ones."""
     memory = mmap.mmap(-1, MOST_THREADS * STACK_NBYTES)
-    _kept.append(memory)
+    _retained.append(memory)
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
-_kept: list[mmap.mmap] = []
+_retained: list[mmap.mmap] = []
 
 
 def loaded(binary: bytes, place: str) -> Module:
@@ -276,7 +276,7 @@ def facts_of(dialect: Dialect, features: frozenset[str] = frozenset()) -> Device
     Raises:
         DeviceUnavailableError: There is no C++ compiler.
     """
-    lacks = {"c64", "c128"} | (set() if dialect.language.refusal(f64) is None else {"f64"})
+    unsupported = {"c64", "c128"} | (set() if dialect.language.refusal(f64) is None else {"f64"})
     return DeviceFacts(
         name=f"{dialect.language.name} on this processor",
         driver=f"rlx stand-in, {compiler().identity}, {dialect.identity}",
@@ -286,7 +286,7 @@ def facts_of(dialect: Dialect, features: frozenset[str] = frozenset()) -> Device
         shared_nbytes=dialect.shared_nbytes,
         units=1,
         subgroup=32,
-        lacks=frozenset(lacks),
+        lacks=frozenset(unsupported),
         features=features,
     )
 

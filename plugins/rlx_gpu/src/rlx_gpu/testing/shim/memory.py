@@ -23,31 +23,31 @@ GUARDED: Final = np.arange(7, 7 + GUARD, dtype=np.uint16).astype(np.uint8)
 class Buffer:
     """Memory between guards."""
 
-    whole: np.ndarray
+    memory: np.ndarray
     start: int
     nbytes: int
     is_free: bool = False
 
     @property
     def data(self) -> np.ndarray:
-        return self.whole[self.start : self.start + self.nbytes]
+        return self.memory[self.start : self.start + self.nbytes]
 
     @property
     def address(self) -> int:
-        return self.whole.ctypes.data + self.start
+        return self.memory.ctypes.data + self.start
 
     @property
     def is_intact(self) -> bool:
         """Whether no write went out of bounds."""
         begin, end = self.start, self.start + self.nbytes
-        before, behind = self.whole[begin - GUARD : begin], self.whole[end : end + GUARD]
+        before, behind = self.memory[begin - GUARD : begin], self.memory[end : end + GUARD]
         return bool((before == GUARDED).all() and (behind == GUARDED).all())
 
 
 def guarded(nbytes: int, alignment: int) -> Buffer:
     """Memory between guards."""
-    whole = np.full(nbytes + 2 * GUARD + alignment, POISON, np.uint8)
-    start = GUARD + -(whole.ctypes.data + GUARD) % alignment
-    whole[start - GUARD : start] = GUARDED
-    whole[start + nbytes : start + nbytes + GUARD] = GUARDED
-    return Buffer(whole, start, nbytes)
+    memory = np.full(nbytes + 2 * GUARD + alignment, POISON, np.uint8)
+    start = GUARD + -(memory.ctypes.data + GUARD) % alignment
+    memory[start - GUARD : start] = GUARDED
+    memory[start + nbytes : start + nbytes + GUARD] = GUARDED
+    return Buffer(memory, start, nbytes)

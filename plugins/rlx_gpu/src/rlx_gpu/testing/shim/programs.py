@@ -28,10 +28,10 @@ class ShimBackend(GpuBackend):
     """The target `shim`, with the one device that `shim_host` made."""
 
     name = "shim"
-    there: Sequence[Device] = ()
+    present: Sequence[Device] = ()
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
-        return self.there
+        return self.present
 
 
 @cache
@@ -46,7 +46,7 @@ def shim_host(language: str) -> PluginHost:
     """
     dialect = DIALECTS[language]
     members = {
-        "there": [stand_in(dialect, "shim:0")],
+        "present": [stand_in(dialect, "shim:0")],
         "dialect": dialect.language,
         "level": Level(language, dialect.language.name, comment="//"),
     }
