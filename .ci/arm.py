@@ -93,11 +93,13 @@ def wrap() -> None:
 
 def needs() -> list[str]:
     """What rlx and its plugin for processors need."""
-    found = []
+    requirements = []
     for project in (TREE, TREE / "plugins" / "rlx_cpu"):
         if (project / "pyproject.toml").exists():
-            found += tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    return [each for each in found if not each.startswith("rlx")]
+            requirements += tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+                "dependencies"
+            ]
+    return [each for each in requirements if not each.startswith("rlx")]
 
 
 def describe() -> None:

@@ -87,7 +87,7 @@ PROSE_LIMITS: dict[str, float] = {
 
 NAME_LIMITS: dict[str, float] = {
     "docs": 3.2,
-    "plugins/rlx_cpu": 7.6,
+    "plugins/rlx_cpu": 0.4,
     "plugins/rlx_cuda": 0.0,
     "plugins/rlx_custom_ops": 0.5,
     "plugins/rlx_gpu": 0.9,
@@ -101,7 +101,7 @@ NAME_LIMITS: dict[str, float] = {
     "rlx_core": 0.0,
     "rlx_core/cli": 1.2,
     "rlx_core/codegen": 14.9,
-    "rlx_core/contributions": 6.0,
+    "rlx_core/contributions": 0.0,
     "rlx_core/device": 3.2,
     "rlx_core/draw": 0.0,
     "rlx_core/emit": 1.2,

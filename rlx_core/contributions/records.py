@@ -80,7 +80,7 @@ class OpFamily:
 
     def __iter__(self) -> Iterator[OpSpec]:
         for name in self.names:
-            yield OpSpec(name, LazyRef(self.load.text, name, held=self.load.held))
+            yield OpSpec(name, LazyRef(self.load.text, name, target=self.load.target))
 
 
 @frozen

@@ -33,16 +33,16 @@ class LazyRef:
     Args:
         text: The address.
         item: Which member, where the attribute is a family (a mapping, or things with a `name`).
-        held: The object itself, where it exists already; the text is then only its description.
+        target: The object itself, where it exists already; the text is then only its description.
     """
 
     text: str
     item: str | None = None
-    held: tuple[object, ...] = field(default=(), eq=False, repr=False)
+    target: tuple[object, ...] = field(default=(), eq=False, repr=False)
     _memo: list[object] = field(factory=list, eq=False, repr=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        if not self.held and not (isinstance(self.text, str) and REFERENCE.fullmatch(self.text)):
+        if not self.target and not (isinstance(self.text, str) and REFERENCE.fullmatch(self.text)):
             raise refusal(self, "text", self.text, "`package.module:attribute`")
 
     def resolve(self) -> Any:
@@ -53,7 +53,7 @@ class LazyRef:
 
     def _find(self) -> Any:
         try:
-            value = self.held[0] if self.held else import_address(self.text)
+            value = self.target[0] if self.target else import_address(self.text)
             return value if self.item is None else member(value, self.item)
         except (KeyboardInterrupt, PluginError):
             raise
@@ -77,7 +77,7 @@ def reference(thing: object) -> LazyRef:
     described: Any = thing if hasattr(thing, "__qualname__") else type(thing)
     # The object's name distinguishes it from others of its class, where it has one: two tables are two records.
     suffix = f"({thing.name})" if described is not thing and isinstance(thing, Named) else ""
-    return LazyRef(f"{described.__module__}:{described.__qualname__}{suffix}", held=(thing,))
+    return LazyRef(f"{described.__module__}:{described.__qualname__}{suffix}", target=(thing,))
 
 
 def import_address(text: str) -> Any:

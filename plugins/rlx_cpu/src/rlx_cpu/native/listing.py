@@ -70,8 +70,8 @@ def code(function: Function, table: Emitters, settings: Settings, level: str, nu
 
 def sized_code(lir: Lir, settings: Settings, level: str, number: int, form: SizedForm) -> str:
     """Return the function of a dynamic-shape form of one step."""
-    made, _ = module_of(form, f"step{number}_{title_of(lir.steps[number].node)}_of_all_sizes")
-    return str(made) if level == "llvm" else assembly(made, settings.isa)
+    module, _ = module_of(form, f"step{number}_{title_of(lir.steps[number].node)}_of_all_sizes")
+    return str(module) if level == "llvm" else assembly(module, settings.isa)
 
 
 def title_of(node: Node) -> str:

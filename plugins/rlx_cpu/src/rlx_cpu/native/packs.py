@@ -31,10 +31,10 @@ def panels(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None
     packed = out.view(matrix.dtype).reshape(len(entries), sum(widths) * k)
     first = 0
     for width in widths:
-        there = max(0, min(width, n - first))
+        count = max(0, min(width, n - first))
         place = packed[:, first * k : (first + width) * k].reshape(-1, k, width)
-        place[:, :, :there] = entries[:, :, first : first + there]
-        place[:, :, there:] = 0
+        place[:, :, :count] = entries[:, :, first : first + count]
+        place[:, :, count:] = 0
         first += width
 
 

@@ -53,11 +53,11 @@ def b_entry(b: ir.IRBuilder, product: MatrixProduct, entry: ir.LlvmValue) -> ir.
 def _walk(b: ir.IRBuilder, entry: ir.LlvmValue, strides: tuple[int, ...], shape: tuple[int, ...]) -> ir.LlvmValue:
     """The dot product of an entry's coordinates in `shape` with `strides`."""
     total: ir.LlvmValue = index(0)
-    rest = entry
+    remaining = entry
     for axis, (size, stride) in reversed(list(enumerate(zip(shape, strides, strict=True)))):
         if axis == 0:
-            return b.add(total, times(b, rest, stride))
+            return b.add(total, times(b, remaining, stride))
         if stride != 0:
-            total = b.add(total, times(b, b.srem(rest, sized(b, size)), stride))
-        rest = b.sdiv(rest, sized(b, size))
+            total = b.add(total, times(b, b.srem(remaining, sized(b, size)), stride))
+        remaining = b.sdiv(remaining, sized(b, size))
     return total

@@ -68,9 +68,9 @@ class GemmEpilogue:
     is_long: bool = False
     prefetches: tuple[Prefetch, ...] = ()
 
-    def apply(self, b: ir.IRBuilder, value: ir.LlvmValue, spot: TileElements) -> ir.LlvmValue:
+    def apply(self, b: ir.IRBuilder, value: ir.LlvmValue, position: TileElements) -> ir.LlvmValue:
         for stage in self.stages:
-            value = stage(b, value, spot)
+            value = stage(b, value, position)
         return value
 
     def then(self, stage: Stage, *, is_long: bool = False, prefetches: Sequence[Prefetch] = ()) -> GemmEpilogue:
@@ -90,27 +90,27 @@ class EpilogueOperand:
     by_column: int = 0
     dtype: DType | None = None
 
-    def load(self, b: ir.IRBuilder, simd: Simd, spot: TileElements) -> ir.LlvmValue:
+    def load(self, b: ir.IRBuilder, simd: Simd, position: TileElements) -> ir.LlvmValue:
         """Return the elements at a position; broadcast along dimensions with stride 0."""
         stored = Stored(simd, self.dtype or simd.dtype)
-        place = offset(b, self.pointer, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
+        place = offset(b, self.pointer, times(b, position.row, self.by_row), times(b, position.column, self.by_column))
         if self.by_column == stored.itemsize:
-            return stored.load(b, place, spot.mask)
+            return stored.load(b, place, position.mask)
         if self.by_column == 0:
             return simd.splat(b, stored.load_scalar(b, place))
-        return _spread(b, stored, place, self.by_column, spot)
+        return _spread(b, stored, place, self.by_column, position)
 
 
 def add(simd: Simd, operand: EpilogueOperand) -> Stage:
     """Add an operand: a bias has one number per column, a residual one for every element."""
     repeated: dict[str, ir.LlvmValue] = {}
 
-    def stage(b: ir.IRBuilder, value: ir.LlvmValue, spot: TileElements) -> ir.LlvmValue:
+    def stage(b: ir.IRBuilder, value: ir.LlvmValue, position: TileElements) -> ir.LlvmValue:
         if operand.by_row != 0:
-            return b.fadd(value, operand.load(b, simd, spot))
-        column = spot.column.text
+            return b.fadd(value, operand.load(b, simd, position))
+        column = position.column.text
         if column not in repeated:
-            repeated[column] = operand.load(b, simd, spot)
+            repeated[column] = operand.load(b, simd, position)
         return b.fadd(value, repeated[column])
 
     return stage
@@ -118,27 +118,27 @@ def add(simd: Simd, operand: EpilogueOperand) -> Stage:
 
 def scale(simd: Simd, factor: float) -> Stage:
     """Multiply by a constant."""
-    return lambda b, value, spot: b.fmul(value, simd.constant(factor))
+    return lambda b, value, position: b.fmul(value, simd.constant(factor))
 
 
 def multiply(simd: Simd, operand: EpilogueOperand) -> Stage:
     """Multiply by an operand: one number per row, say."""
-    return lambda b, value, spot: b.fmul(value, operand.load(b, simd, spot))
+    return lambda b, value, position: b.fmul(value, operand.load(b, simd, position))
 
 
 def activation(function: Callable[[ir.IRBuilder, ir.LlvmValue], ir.LlvmValue]) -> Stage:
     """Apply a function of one variable."""
-    return lambda b, value, spot: function(b, value)
+    return lambda b, value, position: function(b, value)
 
 
-def _spread(b: ir.IRBuilder, stored: Stored, place: ir.LlvmValue, stride: int, spot: TileElements) -> ir.LlvmValue:
+def _spread(b: ir.IRBuilder, stored: Stored, place: ir.LlvmValue, stride: int, position: TileElements) -> ir.LlvmValue:
     """Load elements with a stride of `stride` bytes; lanes beyond the end repeat the first."""
     simd = stored.simd
     value: ir.LlvmValue = ir.LlvmConstant(register_type(stored.dtype, simd.lanes), ir.Undefined)
     for lane in range(simd.lanes):
         where = ir.LlvmConstant(I32, lane)
         step: ir.LlvmValue = index(lane * stride)
-        if spot.mask is not None:
-            step = b.select(b.extract_element(spot.mask, where), step, index(0))
+        if position.mask is not None:
+            step = b.select(b.extract_element(position.mask, where), step, index(0))
         value = b.insert_element(value, stored.load_scalar(b, offset(b, place, step)), where)
     return value

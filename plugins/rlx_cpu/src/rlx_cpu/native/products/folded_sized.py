@@ -55,7 +55,7 @@ class FoldedForm:
 
     @workspace.default
     def _workspace(self) -> Dim:
-        return self.plan.own
+        return self.plan.thread_nbytes
 
     @shared_workspace.default
     def _shared_workspace(self) -> Dim:
@@ -70,12 +70,12 @@ class FoldedForm:
         strides, known = layout_sizes(self.layout, layout), of_size(self.plan.product, sizes)
         if strides is None or not (known.m and known.k) or sources_of(self.plan, known) != self.plan.sources:
             return None
-        given = self.plan.given
-        assert given is not None, "the cut of a form is given"
-        plain = evolve(self.plan, product=known, given=None)
-        rows = cut(known.m, given.rows.most) if given.rows.most else plain.tiles[0]
-        told = DimBinding({**sizes.sizes, **strides})
-        return call_of(self.plan, known, rows, told, self.workspace, self.shared_workspace)
+        blocks = self.plan.symbolic_blocks
+        assert blocks is not None, "the cut of a form is given"
+        plain = evolve(self.plan, product=known, symbolic_blocks=None)
+        rows = cut(known.m, blocks.rows.most) if blocks.rows.most else plain.tiles[0]
+        values = DimBinding({**sizes.sizes, **strides})
+        return call_of(self.plan, known, rows, values, self.workspace, self.shared_workspace)
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
@@ -108,9 +108,9 @@ def sized_folded(epilogue: EpilogueOf) -> EmitSized:
         words = Words.of(ir.Module("form"), isa, product.factors, product.dtype.accumulator)
         plan = ProductPlan(of_size(product, sizes), words, isa, b.is_bound, b.is_held, op.region is not None)
         sources = sources_of(plan, plan.product)
-        given = blocks_of(evolve(plan, product=product))
-        whole = evolve(plan, product=product, given=given, sources=sources)
-        return FoldedForm(node, lying, whole, epilogue)
+        blocks = blocks_of(evolve(plan, product=product))
+        form_plan = evolve(plan, product=product, symbolic_blocks=blocks, sources=sources)
+        return FoldedForm(node, lying, form_plan, epilogue)
 
     return form
 

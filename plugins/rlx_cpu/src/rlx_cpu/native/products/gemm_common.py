@@ -27,7 +27,7 @@ from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.gemm_plan import OperandSources, ProductPlan
 from rlx_cpu.native.products.gemm_tiles import Blocks
 from rlx_cpu.native.products.gemm_work import GemmBuffers, Work
-from rlx_cpu.native.products.inner_loops import Told
+from rlx_cpu.native.products.inner_loops import FunctionPointers
 
 __all__ = ["Common", "common_work"]
 
@@ -85,7 +85,7 @@ class CommonWork:
         self,
         b: ir.IRBuilder,
         name: str,
-        given: GemmBuffers,
+        addresses: GemmBuffers,
         part: ir.LlvmValue,
         parts: ir.LlvmValue,
         kernels: Mapping[tuple[int, int], ir.Function],
@@ -98,19 +98,19 @@ class CommonWork:
         """
         common, tiles = common_of(self.kind), self.plan.blocks
         function = b.module.borrowed(common.name, common.module)
-        told = numbers_of(self.plan)
-        words = [told.bind(word).__index__() for word in common.words]
+        numbers = numbers_of(self.plan)
+        words = [numbers.bind(word).__index__() for word in common.words]
         table = b.module.data(f"{name}.numbers", struct.pack(f"<{len(words)}q", *words))
         rows, panels = ((cut.sizes[0], cut.sizes[-1]) for cut in (tiles.rows, tiles.panels))
         places = [kernels[height, width] for height in rows for width in panels]
-        assert given.panels is not None, "panels are packed"
-        b.call(function, [given.buffers, part, parts, given.a, given.panels, given.c, table, *places])
+        assert addresses.panels is not None, "panels are packed"
+        b.call(function, [addresses.buffers, part, parts, addresses.a, addresses.panels, addresses.c, table, *places])
 
 
 def common_work(plan: ProductPlan) -> CommonWork | None:
     """Return the library function's call for a product; `None` if the product needs a specialised driver."""
     p = plan.product
-    is_plain = plan.given is None and not p.batch and plan.panels == "ahead" and plan.rows == "direct"
+    is_plain = plan.symbolic_blocks is None and not p.batch and plan.panels == "ahead" and plan.rows == "direct"
     if not is_plain or plan.sharers == 0 or plan.parks_sums or plan.has_memory or len(plan.runs) > 1:
         return None
     if plan.words.per_word != 1 or p.c.by_column != p.dtype.itemsize:
@@ -134,9 +134,11 @@ def common_of(kind: GemmKind) -> Common:
     b = ir.IRBuilder(function.append_basic_block("entry"))
     inside = b.append_basic_block("items")
     plan = plan_of(kind, module)
-    given = GemmBuffers(buffers, a, a, c, shared=None, own=None, panels=panels)
+    addresses = GemmBuffers(buffers, a, a, c, shared=None, thread_memory=None, panels=panels)
     b.position_at_end(inside)
-    Work(plan).items(b, given, part, parts, Told(plan, (places[0], places[1], places[2], places[3]), _SHARES))
+    Work(plan).items(
+        b, addresses, part, parts, FunctionPointers(plan, (places[0], places[1], places[2], places[3]), _SHARES)
+    )
     b.ret_void()
     b.position_at_end(function.entry)
     b.branch(inside)
@@ -157,15 +159,15 @@ def plan_of(kind: GemmKind, module: ir.Module) -> ProductPlan:
     )  # fmt: skip
     words = Words.of(module, kind.isa, kind.factors, kind.dtype.accumulator)
     rows, panels = _cut("rows", is_in_lines=bool(kind.lines)), _cut("panels", is_in_lines=False)
-    given = Blocks(rows, panels, unknown("depth"), unknown("row_tiles"), unknown("panel_group"), words.simd.lanes)
+    blocks = Blocks(rows, panels, unknown("depth"), unknown("row_tiles"), unknown("panel_group"), words.simd.lanes)
     sources = OperandSources("ahead", "direct", owns_rows=False, sharers=unknown("sharers"))
-    return ProductPlan(product, words, kind.isa, True, False, False, given, sources)
+    return ProductPlan(product, words, kind.isa, True, False, False, blocks, sources)
 
 
 def numbers_of(plan: ProductPlan) -> DimBinding:
     """Return the numbers of a product's table."""
     p, tiles = plan.product, plan.blocks
-    found = {
+    numbers = {
         "m": p.m, "n": p.n, "k": plan.k, "depth": tiles.depth, "row_tiles": tiles.row_tiles,
         "panel_group": tiles.panel_group, "sharers": plan.sharers,
         "a_by_row": p.a.by_row, "a_by_column": p.a.by_column, "c_by_row": p.c.by_row,
@@ -175,8 +177,8 @@ def numbers_of(plan: ProductPlan) -> DimBinding:
     runs = ((p.k // plan.run, 0),) if plan.run else ()
     for name, axes in (("line", p.lines), ("run", runs), ("result_line", p.result_lines)):
         for i, (size, stride) in enumerate(axes):
-            found |= {f"{name}{i}_size": size, f"{name}{i}_stride": stride}
-    return said(**found)
+            numbers |= {f"{name}{i}_size": size, f"{name}{i}_stride": stride}
+    return said(**numbers)
 
 
 def _axes(name: str, count: int) -> Axes:

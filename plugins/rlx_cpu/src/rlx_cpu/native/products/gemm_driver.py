@@ -48,39 +48,41 @@ class GemmEmitter:
         plan, p = self.plan, self.plan.product
         function = ir.Function(plan.words.simd.module, KERNEL, self.name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
-        if plan.given is None and not (p.m and p.n and p.entries):
+        if plan.symbolic_blocks is None and not (p.m and p.n and p.entries):
             b.ret_void()
             return Emitted(self.name, uses_threads=False)
         buffers, part, parts, thread = function.args
-        given, kernels = self._given(b, buffers, thread), self._microkernels()
+        addresses, kernels = self._addresses(b, buffers, thread), self._microkernels()
         common = common_work(plan)
         if common is not None:
-            common.call(b, self.name, given, part, parts, kernels)
+            common.call(b, self.name, addresses, part, parts, kernels)
         else:
-            self.work.items(b, given, part, parts, Inside(plan, kernels))
+            self.work.items(b, addresses, part, parts, Inside(plan, kernels))
             if plan.is_outer:
                 function.attributes.add(OUTER)
         b.ret_void()
         packs: tuple[Pack, ...] = ()
-        held: tuple[HoistedPack, ...] = ()
+        hoisted: tuple[HoistedPack, ...] = ()
         if plan.panels == "ahead":
             packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.form, plan.blocks.widths),)
         elif self.load is not None:
             packs = self.load.packs
         elif plan.panels == "held":
-            held = (HoistedPack(1, plan.packed_nbytes * p.b_entries, self._before_loop()),)
+            hoisted = (HoistedPack(1, plan.packed_nbytes * p.b_entries, self._before_loop()),)
         return Emitted(
             function=self.name,
             packs=packs,
-            held=held,
-            workspace=plan.own,
+            held=hoisted,
+            workspace=plan.thread_nbytes,
             shared_workspace=plan.shared,
             uses_threads=plan.uses_threads,
             parts=plan.parts,
             prologue=self._prologue() if plan.shared != 0 else None,
             notes={
                 "tile": plan.blocks.tile,
-                "depth": str(plan.blocks.depth) if plan.given is not None else plan.blocks.depth * plan.words.per_word,
+                "depth": str(plan.blocks.depth)
+                if plan.symbolic_blocks is not None
+                else plan.blocks.depth * plan.words.per_word,
                 "panels": plan.panels,
                 **({"rows": plan.rows} if plan.rows != "direct" else {}),
                 **({"products": "pairs of bf16"} if plan.words.is_pair else {}),
@@ -108,7 +110,7 @@ class GemmEmitter:
         function = ir.Function(self.plan.words.simd.module, KERNEL, name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         buffers, part, parts, _ = function.args
-        self._pack_panels(b, pointer_at(b, buffers, 1), self._kept(b, buffers), part, parts)
+        self._pack_panels(b, pointer_at(b, buffers, 1), self._persistent_panels(b, buffers), part, parts)
         b.ret_void()
         return name
 
@@ -145,14 +147,14 @@ class GemmEmitter:
         partial = p.n % words.simd.lanes != 0
         is_direct = plan.panels == "direct"
         # Blocks of K are multiples of the unrolled length wherever their depth is a run-time argument.
-        depth = tiles.depth if plan.given is None and plan.splits_depth else 0
+        depth = tiles.depth if plan.symbolic_blocks is None and plan.splits_depth else 0
         lengths = (plan.run,) if plan.run else (plan.k, depth)
-        found = {}
+        functions = {}
         for rows in tiles.rows.sizes:
             for vectors in tiles.panels.sizes:
                 chains = chains_of(rows, tiles.panels.start(tiles.panels.pieces))
                 unroll = plan.unroll(rows, vectors) if chains == 1 else UNROLL
-                found[rows, vectors] = Microkernel(
+                functions[rows, vectors] = Microkernel(
                     words=words,
                     rows=rows,
                     vectors=vectors,
@@ -178,19 +180,19 @@ class GemmEmitter:
                     sharers=plan.sharers,
                     epilogue=self.epilogue,
                 ).emit(f"{self.name}.tile{rows}x{vectors}")
-        return found
+        return functions
 
-    def _given(self, b: ir.IRBuilder, buffers: ir.LlvmValue, thread: ir.LlvmValue) -> GemmBuffers:
+    def _addresses(self, b: ir.IRBuilder, buffers: ir.LlvmValue, thread: ir.LlvmValue) -> GemmBuffers:
         plan, results = self.plan, len(self.layout.operands)
         a, source, c = (pointer_at(b, buffers, i) for i in (0, 1, results))
         shared = pointer_at(b, buffers, results + len(self.layout.results)) if plan.has_memory else None
-        own = None if shared is None else offset(b, shared, plan.shared, (thread, plan.own))
-        panels = shared if plan.panels == "shared" else own
+        thread_memory = None if shared is None else offset(b, shared, plan.shared, (thread, plan.thread_nbytes))
+        panels = shared if plan.panels == "shared" else thread_memory
         if plan.panels in ("ahead", "held"):
-            panels = self._kept(b, buffers)
-        return GemmBuffers(buffers, a, source, c, shared, own, panels)
+            panels = self._persistent_panels(b, buffers)
+        return GemmBuffers(buffers, a, source, c, shared, thread_memory, panels)
 
-    def _kept(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> ir.LlvmValue:
-        """Return the address of panels that are kept for many calls: after the workspace, if there is one."""
+    def _persistent_panels(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> ir.LlvmValue:
+        """Return the address of panels that persist over many calls: after the workspace, if there is one."""
         first = len(self.layout.operands) + len(self.layout.results)
         return pointer_at(b, buffers, first + self.plan.has_memory)

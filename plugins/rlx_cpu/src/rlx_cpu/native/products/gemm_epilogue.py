@@ -68,7 +68,7 @@ def tensors_of(layout: Layout, factors: int = 2) -> tuple[Lying, ...] | None:
     Args:
         factors: Operands of the product, in front of those of the region.
     """
-    shape, found = layout.results[0].type.static_shape, []
+    shape, layouts = layout.results[0].type.static_shape, []
     for place in (*layout.operands[factors:], *layout.results):
         assert place is not None, "all operands are required"
         strides = Tensor.aligned(place, shape)
@@ -77,8 +77,8 @@ def tensors_of(layout: Layout, factors: int = 2) -> tuple[Lying, ...] | None:
         if not is_even and len(moving) > 2:
             return None
         by_entry = None if is_even else moving[0][1]
-        found.append(Lying(place.type.dtype, moving[-1][1] if moving else None, strides[-1], by_entry))
-    return tuple(found)
+        layouts.append(Lying(place.type.dtype, moving[-1][1] if moving else None, strides[-1], by_entry))
+    return tuple(layouts)
 
 
 def region_after(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
@@ -165,8 +165,8 @@ def epilogue_of(
             Tensor.of(p, shape, rows, line, pointer_at(b, buffers, factors + i)) for i, p in enumerate(places) if p
         ]
         read, written = tensors[: len(others)], tensors[len(others) :]
-        far = [] if prefetched_nbytes is None else [t for t in read if t.is_far(prefetched_nbytes)]
-        prefetches = [t.prefetch for t in far]
+        prefetched = [] if prefetched_nbytes is None else [t for t in read if t.is_far(prefetched_nbytes)]
+        prefetches = [t.prefetch for t in prefetched]
         return GemmEpilogue().then(
             region(simd, function, read, written), is_long=function.is_long, prefetches=prefetches
         )
@@ -178,20 +178,20 @@ def region(simd: Simd, function: Pointwise, read: Sequence[Tensor], written: Seq
     """A stage that computes a region of the sums: its first result goes on, the others are stored."""
     repeated: dict[tuple[int, str], ir.LlvmValue] = {}
 
-    def loaded(b: ir.IRBuilder, number: int, tensor: Tensor, spot: TileElements) -> ir.LlvmValue:
+    def loaded(b: ir.IRBuilder, number: int, tensor: Tensor, position: TileElements) -> ir.LlvmValue:
         """Return the elements at a position; row-invariant ones are loaded once."""
         if not tensor.is_repeated:
-            return tensor.load(b, simd, spot)
-        key = number, spot.column.text if tensor.strides[-1] else ""
+            return tensor.load(b, simd, position)
+        key = number, position.column.text if tensor.strides[-1] else ""
         if key not in repeated:
-            repeated[key] = tensor.load(b, simd, spot)
+            repeated[key] = tensor.load(b, simd, position)
         return repeated[key]
 
-    def stage(b: ir.IRBuilder, value: ir.LlvmValue, spot: TileElements) -> ir.LlvmValue:
-        first, *more = function.apply(b, NATIVE, value, *(loaded(b, i, t, spot) for i, t in enumerate(read)))
+    def stage(b: ir.IRBuilder, value: ir.LlvmValue, position: TileElements) -> ir.LlvmValue:
+        first, *more = function.apply(b, NATIVE, value, *(loaded(b, i, t, position) for i, t in enumerate(read)))
         # Everything is read by now, so that a result may lie where an operand does.
         for tensor, result in zip(written[1:], more, strict=True):
-            tensor.store(b, simd, result, spot)
+            tensor.store(b, simd, result, position)
         return first
 
     return stage
@@ -224,8 +224,8 @@ class Tensor:
     @staticmethod
     def aligned(place: Place, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Bytes for each of the result's dims."""
-        own = tuple(0 if d in (0, 1) else s for d, s in zip(sizes_of(place), place.strides, strict=True))
-        return (0,) * (len(shape) - len(own)) + own
+        strides = tuple(0 if d in (0, 1) else s for d, s in zip(sizes_of(place), place.strides, strict=True))
+        return (0,) * (len(shape) - len(strides)) + strides
 
     def is_far(self, held_nbytes: int) -> bool:
         """Whether a tile finds little of it in a cache of so many bytes: no vector of the result reads what another has read."""
@@ -237,34 +237,34 @@ class Tensor:
         """Whether all rows are the same."""
         return all(is_known(stride) and stride == 0 for stride in self.strides[:-1])
 
-    def prefetch(self, b: ir.IRBuilder, spot: TileElements) -> None:
+    def prefetch(self, b: ir.IRBuilder, position: TileElements) -> None:
         """Prefetch the elements at a position into L2; panels pass through L1 before the sums are complete."""
-        prefetch(b, offset(b, self._row(b, spot), times(b, spot.column, self.strides[-1])), locality=2)
+        prefetch(b, offset(b, self._row(b, position), times(b, position.column, self.strides[-1])), locality=2)
 
-    def load(self, b: ir.IRBuilder, simd: Simd, spot: TileElements) -> ir.LlvmValue:
+    def load(self, b: ir.IRBuilder, simd: Simd, position: TileElements) -> ir.LlvmValue:
         """Return the elements at a position."""
-        here = EpilogueOperand(self._row(b, spot), by_column=self.strides[-1], dtype=self.place.type.dtype)
-        return here.load(b, simd, evolve(spot, row=index(0)))
+        here = EpilogueOperand(self._row(b, position), by_column=self.strides[-1], dtype=self.place.type.dtype)
+        return here.load(b, simd, evolve(position, row=index(0)))
 
-    def store(self, b: ir.IRBuilder, simd: Simd, value: ir.LlvmValue, spot: TileElements) -> None:
+    def store(self, b: ir.IRBuilder, simd: Simd, value: ir.LlvmValue, position: TileElements) -> None:
         """Write the elements at a position of a result."""
         stored, by_column = Stored(simd, self.place.type.dtype), self.strides[-1]
-        place = offset(b, self._row(b, spot), times(b, spot.column, by_column))
+        place = offset(b, self._row(b, position), times(b, position.column, by_column))
         if by_column == stored.itemsize:
-            stored.store(b, value, place, spot.mask)
+            stored.store(b, value, place, position.mask)
         else:
-            count = None if spot.mask is None else b.sub(index(self.shape[-1]), spot.column)
+            count = None if position.mask is None else b.sub(index(self.shape[-1]), position.column)
             stored.store_spread(b, value, place, by_column, count)
 
-    def _row(self, b: ir.IRBuilder, spot: TileElements) -> ir.LlvmValue:
+    def _row(self, b: ir.IRBuilder, position: TileElements) -> ir.LlvmValue:
         if self.is_repeated:
             return self.pointer
         # Batch axes may have become rows of the product; counted together, both are the result's rows in order.
-        before, moving = times(b, spot.batch, self.rows), moving_axes(self.shape[:-1], self.strides[:-1])
+        before, moving = times(b, position.batch, self.rows), moving_axes(self.shape[:-1], self.strides[:-1])
         if self.line and is_uneven(moving) and moving[-1][0] % self.line == 0:
-            start = row_offset(b, b.add(before, spot.tile), moving)
-            return offset(b, self.pointer, start, (spot.ahead, moving[-1][1]))
-        return offset(b, self.pointer, row_offset(b, b.add(before, spot.row), moving))
+            start = row_offset(b, b.add(before, position.tile), moving)
+            return offset(b, self.pointer, start, (position.ahead, moving[-1][1]))
+        return offset(b, self.pointer, row_offset(b, b.add(before, position.row), moving))
 
 
 def moving_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:

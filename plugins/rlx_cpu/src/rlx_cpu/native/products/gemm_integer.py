@@ -65,8 +65,8 @@ class _Integers:
             buffers, part, parts, _ = function.args
             a, right, c = (pointer_at(b, buffers, i) for i in range(3))
             with counting(b, *share(b, items, part, parts)) as item:
-                vector, rest = b.srem(item, index(vectors)), b.sdiv(item, index(vectors))
-                tile, entry = b.srem(rest, index(tiles)), b.sdiv(rest, index(tiles))
+                vector, unit = b.srem(item, index(vectors)), b.sdiv(item, index(vectors))
+                tile, entry = b.srem(unit, index(tiles)), b.sdiv(unit, index(tiles))
                 row, column = start_of(b, self.rows, tile), b.mul(vector, index(simd.lanes))
                 left = offset(b, a, entry_offset(b, p, entry, p.a), (row, p.a.by_row))
                 above = offset(b, right, entry_offset(b, p, entry, p.b), (column, p.b.by_column))
@@ -94,12 +94,12 @@ class _Integers:
         """The sums of a tile; `columns` are left of the result, which may be fewer than a vector has."""
         p, simd = self.product, self.simd
         is_full = p.n % simd.lanes == 0
-        fits = None if is_full else b.icmp_signed(">=", columns, index(simd.lanes))
-        if fits is None:
+        is_whole_vector = None if is_full else b.icmp_signed(">=", columns, index(simd.lanes))
+        if is_whole_vector is None:
             self._sums(b, rows, left, above, out, None)
             return
-        with b.if_else(fits) as (whole, partial):
-            with whole:
+        with b.if_else(is_whole_vector) as (full, partial):
+            with full:
                 self._sums(b, rows, left, above, out, None)
             with partial:
                 self._sums(b, rows, left, above, out, columns)

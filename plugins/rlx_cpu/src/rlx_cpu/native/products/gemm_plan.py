@@ -55,7 +55,7 @@ FULL_STEP = 12
 SHARERS = 2
 """Tiles that share the prefetching of a panel if their number is unknown: two, as for few rows, fetch all of it from memory."""
 
-DEEP = 128
+RESULT_PREFETCH_TERMS = 128
 """Products for each element of a result from which its lines are prefetched whether or not that is known to be needed."""
 
 
@@ -83,7 +83,7 @@ class ProductPlan:
         is_bound: Whether B is the same in every run.
         is_held: Whether it is invariant in a loop around the product.
         keeps_result: Whether C must not be written before a sum is complete: the epilogue reads operands in the same memory.
-        given: The blocking, if the caller knows the sizes and passes it in every call.
+        symbolic_blocks: The blocking, if the caller knows the sizes and passes it in every call.
         sources: Operand sources of dynamic-shape code, which restrict it to some sizes.
     """
 
@@ -93,7 +93,7 @@ class ProductPlan:
     is_bound: bool
     is_held: bool
     keeps_result: bool
-    given: Blocks | None = None
+    symbolic_blocks: Blocks | None = None
     sources: OperandSources | None = None
 
     @property
@@ -145,8 +145,8 @@ class ProductPlan:
     @property
     def tiles(self) -> tuple[Cut, Cut]:
         """Tiles down M, panels across N."""
-        if self.given is not None:
-            return self.given.rows, self.given.panels
+        if self.symbolic_blocks is not None:
+            return self.symbolic_blocks.rows, self.symbolic_blocks.panels
         p = self.product
         return tiles_of(p.width, p.n, self.words.simd.dtype, self.isa, lines=self.lines)
 
@@ -158,10 +158,12 @@ class ProductPlan:
     @property
     def runs(self) -> Axes:
         """The axes around the words that lie in a row; long runs are cut into several."""
-        p, most = self.product, self.sizes.depth_nbytes // self.words.itemsize
+        p, max_words = self.product, self.sizes.depth_nbytes // self.words.itemsize
         if not p.runs or not is_known(p.length):
             return p.runs
-        pieces = next((n for n in range(-(-p.length // most), p.length // UNROLL) if p.length % (n * UNROLL) == 0), 1)
+        pieces = next(
+            (n for n in range(-(-p.length // max_words), p.length // UNROLL) if p.length % (n * UNROLL) == 0), 1
+        )
         return (*p.runs, (pieces, p.length // pieces * p.a.by_column)) if pieces > 1 else p.runs
 
     @property
@@ -173,14 +175,14 @@ class ProductPlan:
 
     def unroll(self, rows: int, vectors: int) -> int:
         """Steps along k in one round of a tile's inner loop: few where there is one loop for each of many heights, too."""
-        has_many_heights = self.given is not None and self.given.rows.most != 0
+        has_many_heights = self.symbolic_blocks is not None and self.symbolic_blocks.rows.most != 0
         return SHORT_UNROLL if has_many_heights or rows * vectors >= FULL_STEP else UNROLL
 
     @property
     def is_outer(self) -> bool:
         """Whether the function around the inner loops does next to nothing itself: it packs nothing, and no loop is short."""
         tiles = self.blocks
-        if self.given is not None or self.panels in ("packed", "loaded") or self.owns_rows:
+        if self.symbolic_blocks is not None or self.panels in ("packed", "loaded") or self.owns_rows:
             return False
         return min(tiles.rows.sizes) * min(tiles.panels.sizes) * min(self.k, tiles.depth) >= LONG_TILE
 
@@ -211,13 +213,13 @@ class ProductPlan:
 
     @property
     def blocks(self) -> Blocks:
-        found, depth = self._blocks, self.load_depth
-        return found if depth is None else evolve(found, depth=depth)
+        base, depth = self._blocks, self.load_depth
+        return base if depth is None else evolve(base, depth=depth)
 
     @property
     def _blocks(self) -> Blocks:
         p = self.product
-        return self.given or blocks(
+        return self.symbolic_blocks or blocks(
             p.entries, p.width, p.n, self.k, self.words.simd.dtype, self.isa, lines=self.lines, run=self.run,
             packs_rows=self.owns_rows, packs_panels=self.packs_panels,
         )  # fmt: skip
@@ -230,20 +232,25 @@ class ProductPlan:
         """
         if self.product.load is None:
             return None
-        if self.given is not None:
+        if self.symbolic_blocks is not None:
             is_loaded = self.sources is not None and self.sources.panels == "loaded"
-            return self.given.depth if is_loaded else None
-        found = self._blocks
-        has_chains = chains_of(found.rows.size, found.panels.start(found.panels.pieces)) > 1
-        if has_chains or found.row_items > 1:
+            return self.symbolic_blocks.depth if is_loaded else None
+        base = self._blocks
+        has_chains = chains_of(base.rows.size, base.panels.start(base.panels.pieces)) > 1
+        if has_chains or base.row_items > 1:
             return None
-        most = self.sizes.load_nbytes // (found.panels.size * self.words.nbytes)
-        return max((d for d in self.product.load.depths if d <= most and d % UNROLL == 0), default=None)
+        return self.depth_of_load(base.panels.size)
+
+    def depth_of_load(self, vectors: int) -> int | None:
+        """Return the steps along K for which a panel of so many vectors fits into half of L1; `None` if there are none."""
+        assert self.product.load is not None, "the operand is a load"
+        max_depth = self.sizes.load_nbytes // (vectors * self.words.nbytes)
+        return max((d for d in self.product.load.depths if d <= max_depth and d % UNROLL == 0), default=None)
 
     @property
     def splits_depth(self) -> bool:
         """Whether K comes in several blocks, for some number of rows at least."""
-        if self.given is None:
+        if self.symbolic_blocks is None:
             return self.blocks.depth < self.k
         if not is_known(self.k):
             return True  # for some number of terms
@@ -297,7 +304,7 @@ class ProductPlan:
         """
         if self.panels not in AT_HAND:
             return 0
-        if self.given is not None:
+        if self.symbolic_blocks is not None:
             return SHARERS if self.sources is None else self.sources.sharers
         return 0 if self.is_held and self.tiles[0].pieces == 1 else min(self.blocks.row_tiles, MOST_SHARERS)
 
@@ -309,8 +316,8 @@ class ProductPlan:
     def prefetches_result(self) -> bool:
         """Whether stores to the result would wait for its lines: it is large, and tiles are written line by line."""
         p = self.product
-        if self.given is not None:
-            return is_known(p.k) and p.k >= DEEP and p.c.by_column == p.dtype.itemsize
+        if self.symbolic_blocks is not None:
+            return is_known(p.k) and p.k >= RESULT_PREFETCH_TERMS and p.c.by_column == p.dtype.itemsize
         is_far = p.entries * p.m * p.n * p.dtype.itemsize >= self.isa.machine.l2_nbytes
         return is_far and p.c.by_column == p.dtype.itemsize
 
@@ -363,7 +370,7 @@ class ProductPlan:
         return self.blocks.row_tiles * self.blocks.panel_group * self.tile_sums if self.parks_sums else 0
 
     @property
-    def own(self) -> int:
+    def thread_nbytes(self) -> int:
         """Bytes of a thread's memory: panels, rows, sums."""
         return self.own_panels + self.own_rows + self.own_sums
 
@@ -390,7 +397,7 @@ class ProductPlan:
     @property
     def has_memory(self) -> bool:
         """Whether there is scratch memory."""
-        return self.shared + self.own != 0
+        return self.shared + self.thread_nbytes != 0
 
     # ---------------------------------------------------------------------------------------- work
 
@@ -409,7 +416,7 @@ class ProductPlan:
         """
         p = self.product
         is_apart = self.is_held or not self.is_bound
-        if self.given is not None:
+        if self.symbolic_blocks is not None:
             return self.panels == "packed"
         return bool(self.own_panels) or (is_apart and self.rows == "direct" and p.n > p.m)
 
@@ -422,11 +429,11 @@ class ProductPlan:
     @property
     def uses_threads(self) -> bool:
         """Whether threads share it."""
-        return self.given is not None or self.products >= self.isa.machine.serial_products
+        return self.symbolic_blocks is not None or self.products >= self.isa.machine.serial_products
 
     @property
     def parts(self) -> int:
         """The number of parts of a product; 0 if it is passed in every call."""
-        if self.given is not None:
+        if self.symbolic_blocks is not None:
             return 0
         return max(1, min(MOST_PARTS, self.items, self.products // self.sizes.part_products))

@@ -58,9 +58,9 @@ class PackedRows:
             by_row, by_word = row_strides(plan, 0)
             return offset(b, self.place, (before, by_row), (number, TILE_GAP), (k, by_word))
         depth = sized(b, plan.k) if self.depth is None else self.depth
-        there = offset(b, self.place, (b.mul(before, depth), itemsize), (number, TILE_GAP))
+        tile_start = offset(b, self.place, (b.mul(before, depth), itemsize), (number, TILE_GAP))
         rows = b.sub(start_of(b, cut, b.add(tile, index(1))), row)
-        return offset(b, there, (b.mul(k, rows), itemsize))
+        return offset(b, tile_start, (b.mul(k, rows), itemsize))
 
     def pack(
         self, b: ir.IRBuilder, tiles: tuple[ir.LlvmValue, ir.LlvmValue], low: ir.LlvmValue, high: ir.LlvmValue
@@ -72,13 +72,13 @@ class PackedRows:
             return
         # The last word of an odd k is made alone.
         is_odd = b.icmp_signed("==", self._step(b, high), sized(b, self.plan.k)) if not self.plan.is_even else None
-        whole = high if is_odd is None else b.select(is_odd, b.sub(high, index(1)), high)
-        even = b.add(low, b.and_(b.sub(whole, low), index(-PACKED_ROUND)))
-        for start, end, steps in ((low, even, PACKED_ROUND), (even, whole, 1)):
+        full_end = high if is_odd is None else b.select(is_odd, b.sub(high, index(1)), high)
+        even = b.add(low, b.and_(b.sub(full_end, low), index(-PACKED_ROUND)))
+        for start, end, steps in ((low, even, PACKED_ROUND), (even, full_end, 1)):
             with counting(b, start, end, steps) as k, counting(b, *tiles) as tile:
                 self._pack_steps(b, tile, k, steps)
         if is_odd is not None:
-            with counting(b, whole, high) as k, counting(b, *tiles) as tile:
+            with counting(b, full_end, high) as k, counting(b, *tiles) as tile:
                 self._pack_steps(b, tile, k, 1, is_whole=False)
 
     def _step(self, b: ir.IRBuilder, k: ir.LlvmValue) -> ir.LlvmValue:

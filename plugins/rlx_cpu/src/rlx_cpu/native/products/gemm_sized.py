@@ -126,7 +126,7 @@ class ProductForm:
 
     @workspace.default
     def _workspace(self) -> Dim:
-        return self.plan.own
+        return self.plan.thread_nbytes
 
     @shared_workspace.default
     def _shared_workspace(self) -> Dim:
@@ -143,15 +143,15 @@ class ProductForm:
         """See `SizedForm.call`."""
         known, plan = self.product_at(layout), self.plan
         total = known.m * known.entries
-        if total and not (self._is_like(known) and self._fits(self.lying(layout), known.entries)):
+        if total and not (self._is_like(known) and self._has_layouts(self.lying(layout), known.entries)):
             return None
-        assert plan.given is not None, "the cut of a form is given"
-        told = said(
+        assert plan.symbolic_blocks is not None, "the cut of a form is given"
+        values = said(
             rows=total, terms=plan.words.count(known.k), entries=known.entries,
             by_row=known.a.by_row, by_column=known.b.by_column,
         )  # fmt: skip
-        rows = plan.given.rows if is_known(self.product.m) else cut(total, plan.given.rows.most)
-        return call_of(plan, known, rows, told, self.workspace, self.shared_workspace)
+        rows = plan.symbolic_blocks.rows if is_known(self.product.m) else cut(total, plan.symbolic_blocks.rows.most)
+        return call_of(plan, known, rows, values, self.workspace, self.shared_workspace)
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
@@ -181,42 +181,42 @@ class ProductForm:
         of_size = evolve(known, a=a, b=b, c=self.product.c)
         return sources_of(self.plan, of_size) == self.plan.sources
 
-    def _fits(self, found: tuple[Lying, ...] | None, entries: int) -> bool:
-        if found is None:
+    def _has_layouts(self, layouts: tuple[Lying, ...] | None, entries: int) -> bool:
+        if layouts is None:
             return False
         if entries == 1:  # the stride to the next entry is irrelevant, unless rows of the same entry use it
-            if any(each.by_entry is not None for each in found):
+            if any(each.by_entry is not None for each in layouts):
                 return False
-            found = tuple(evolve(a, by_entry=b.by_entry) for a, b in zip(found, self.others, strict=True))
-        return all(a.is_like(b) for a, b in zip(found, self.others, strict=True))
+            layouts = tuple(evolve(a, by_entry=b.by_entry) for a, b in zip(layouts, self.others, strict=True))
+        return all(a.is_like(b) for a, b in zip(layouts, self.others, strict=True))
 
 
 def call_of(
-    plan: ProductPlan, known: MatrixProduct, rows: Cut, told: DimBinding, workspace: Dim, shared_workspace: Dim
+    plan: ProductPlan, known: MatrixProduct, rows: Cut, values: DimBinding, workspace: Dim, shared_workspace: Dim
 ) -> Call:
     """Return the call of dynamic-shape code for known sizes.
 
     Args:
         plan: Plan for all sizes.
         known: The product of that size, and `rows` its tiles.
-        told: Further run-time arguments of the code.
+        values: Further run-time arguments of the code.
     """
-    assert plan.given is not None, "the cut of a form is given"
-    panels, dtype, of_size = plan.given.panels, plan.words.simd.dtype, evolve(plan, product=known)
+    assert plan.symbolic_blocks is not None, "the cut of a form is given"
+    panels, dtype, of_size = plan.symbolic_blocks.panels, plan.words.simd.dtype, evolve(plan, product=known)
     depth = plan.load_depth or depth_of(of_size.k, dtype, plan.isa, is_short=rows.pieces == 2, run=plan.run)
-    found = grouped(
+    blocks = grouped(
         known.entries, rows, panels, depth, dtype, plan.isa,
         packs_rows=plan.owns_rows, packs_panels=plan.panels in ("shared", "packed"),
     )  # fmt: skip
     # A panel that a load computes is computed once for all rows.
-    tiles = max(rows.pieces if plan.panels == "loaded" else found.row_tiles, 1)
-    cuts = said(depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows))
-    told = DimBinding({**told.sizes, **cuts.sizes})
-    items = known.entries * -(-rows.pieces // tiles) * found.panel_items
+    tiles = max(rows.pieces if plan.panels == "loaded" else blocks.row_tiles, 1)
+    cuts = said(depth=depth, row_tiles=tiles, panel_group=blocks.panel_group, **numbers("tiles", rows))
+    values = DimBinding({**values.sizes, **cuts.sizes})
+    items = known.entries * -(-rows.pieces // tiles) * blocks.panel_items
     return Call(
-        told,
-        workspace=told.bind(workspace).__index__(),
-        shared_workspace=told.bind(shared_workspace).__index__(),
+        values,
+        workspace=values.bind(workspace).__index__(),
+        shared_workspace=values.bind(shared_workspace).__index__(),
         uses_threads=of_size.products >= plan.isa.machine.serial_products,
         parts=max(1, min(MOST_PARTS, items, of_size.products // plan.sizes.part_products)),
     )
@@ -224,15 +224,15 @@ def call_of(
 
 def for_any_rows(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
     """Return a product without its number of rows, with the row strides of `like` if there is at most one row."""
-    apart = like if known.m <= 1 and like is not None else known
-    a, c = evolve(known.a, by_row=apart.a.by_row), evolve(known.c, by_row=apart.c.by_row)
+    strided = like if known.m <= 1 and like is not None else known
+    a, c = evolve(known.a, by_row=strided.a.by_row), evolve(known.c, by_row=strided.c.by_row)
     return evolve(known, m=_ROWS, a=a, c=c)
 
 
 def for_any_terms(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
     """Return a product without its number of terms; its strides along k are those of `like` if there is one term."""
-    apart = like if known.k <= 1 and like is not None else known
-    a, b = evolve(known.a, by_column=apart.a.by_column), evolve(known.b, by_row=apart.b.by_row)
+    strided = like if known.k <= 1 and like is not None else known
+    a, b = evolve(known.a, by_column=strided.a.by_column), evolve(known.b, by_row=strided.b.by_row)
     if a.by_column == known.factors.itemsize:
         a = evolve(a, by_row=_BY_ROW)  # the row stride is the row length
     if b.by_row == known.factors.itemsize != b.by_column:
@@ -248,7 +248,9 @@ def for_any_entries(known: MatrixProduct) -> MatrixProduct:
 
 def of_one_entry(known: MatrixProduct, like: MatrixProduct) -> MatrixProduct:
     """A product as a batch of one that lies as in `like`."""
-    a, b, c = (evolve(own, batch=lies.batch) for own, lies in ((known.a, like.a), (known.b, like.b), (known.c, like.c)))
+    a, b, c = (
+        evolve(operand, batch=lies.batch) for operand, lies in ((known.a, like.a), (known.b, like.b), (known.c, like.c))
+    )
     return evolve(known, batch=(1,), b_shape=(1,), a=a, b=b, c=c)
 
 
@@ -261,7 +263,7 @@ def sources_of(plan: ProductPlan, known: MatrixProduct) -> OperandSources | None
         return None
     if known.load is not None:
         return OperandSources("loaded", "direct", owns_rows=False)
-    of_size = evolve(plan, product=known, given=None, sources=None)
+    of_size = evolve(plan, product=known, symbolic_blocks=None, sources=None)
     if plan.sources is not None and plan.sources.rows == "copied":
         return OperandSources(of_size.panels, "copied", owns_rows=True)
     return OperandSources(of_size.panels, of_size.rows, of_size.owns_rows)
@@ -306,12 +308,14 @@ def sized_product(epilogue: EpilogueOf, lying: LyingOf = bias_alone, *, keeps_re
         words = Words.of(ir.Module("form"), isa, known.factors, dtype)
         plan = ProductPlan(known, words, isa, known.is_bound, False, keeps_result)
         if known.batch:
-            made = _for_all_entries(node, plan)
+            form_plan = _for_all_entries(node, plan)
         elif any(each.by_entry is not None for each in others):
             return None
         else:
-            made = _for_all_rows(node, plan) if _has_known_terms(node) else _for_all_terms(node, plan)
-        return None if made is None else ProductForm(node, made.product, layout, made, epilogue, lying, others)
+            form_plan = _for_all_rows(node, plan) if _has_known_terms(node) else _for_all_terms(node, plan)
+        if form_plan is None:
+            return None
+        return ProductForm(node, form_plan.product, layout, form_plan, epilogue, lying, others)
 
     return form
 
@@ -330,14 +334,14 @@ def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
         return None
     tile = tile_for(ENOUGH_ROWS, known.n, lanes, plan.isa.registers)
     panels = cut(-(-known.n // lanes), tile.vectors)
-    given = Blocks(unknown_cut("tiles", tile.rows), panels, DEPTH, TILES, GROUP, lanes)
+    blocks = Blocks(unknown_cut("tiles", tile.rows), panels, DEPTH, TILES, GROUP, lanes)
     if known.load is not None:
-        depth = plan.load_depth
-        if depth is None or plan.rows != "direct" or chains_of(1, given.panels.start(panels.pieces)) > 1:
+        depth = plan.depth_of_load(panels.size)
+        if depth is None or plan.rows != "direct" or chains_of(1, panels.start(panels.pieces)) > 1:
             return None
-        given = evolve(given, depth=depth)
-    made = evolve(plan, product=for_any_rows(known), given=given, sources=sources_of(plan, known))
-    return made if made.rows == "direct" else None
+        blocks = evolve(blocks, depth=depth)
+    form_plan = evolve(plan, product=for_any_rows(known), symbolic_blocks=blocks, sources=sources_of(plan, known))
+    return form_plan if form_plan.rows == "direct" else None
 
 
 def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
@@ -349,11 +353,11 @@ def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
     is_plain = words.stored.itemsize in (known.b.by_row, known.b.by_column)
     if not is_known_else or not is_plain or words.per_word != 1 or known.is_bound or plan.rows == "copied":
         return None
-    given = Blocks(*plan.tiles, DEPTH, TILES, GROUP, words.simd.lanes)
+    blocks = Blocks(*plan.tiles, DEPTH, TILES, GROUP, words.simd.lanes)
     sources = (
         OperandSources(plan.panels, "copied", owns_rows=True) if plan.rows == "direct" else sources_of(plan, known)
     )
-    return evolve(plan, product=for_any_terms(known), given=given, sources=sources)
+    return evolve(plan, product=for_any_terms(known), symbolic_blocks=blocks, sources=sources)
 
 
 def _for_all_entries(node: Node, plan: ProductPlan) -> ProductPlan | None:
@@ -362,5 +366,5 @@ def _for_all_entries(node: Node, plan: ProductPlan) -> ProductPlan | None:
     sizes = (value.shape[-2:] for value in node.operands[:2] if value is not None)
     if len(known.batch) != 1 or not all(is_known(size) for each in sizes for size in each) or plan.rows == "copied":
         return None
-    given = Blocks(*plan.tiles, DEPTH, TILES, GROUP, plan.words.simd.lanes)
-    return evolve(plan, product=for_any_entries(known), given=given, sources=sources_of(plan, known))
+    blocks = Blocks(*plan.tiles, DEPTH, TILES, GROUP, plan.words.simd.lanes)
+    return evolve(plan, product=for_any_entries(known), symbolic_blocks=blocks, sources=sources_of(plan, known))

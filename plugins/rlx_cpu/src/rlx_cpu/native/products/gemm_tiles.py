@@ -138,15 +138,15 @@ def _exact_tile(m: int, vectors: int, tile: TileShape, registers: int) -> TileSh
     if m <= tile.rows:
         return None
     shapes = [*TILES[32 if registers >= 32 else 16], *NARROW[32 if registers >= 32 else 16].values()]
-    most = {shape.vectors: shape.rows for shape in shapes}
-    found = [
+    max_rows = {shape.vectors: shape.rows for shape in shapes}
+    candidates = [
         TileShape(rows, width)
         for width in range(1, tile.vectors + 1)
-        if vectors % width == 0 and width in most
-        for rows in range(1, most[width] + 1)
+        if vectors % width == 0 and width in max_rows
+        for rows in range(1, max_rows[width] + 1)
         if m % rows == 0 and rows * width >= EXACT * tile.rows * tile.vectors
     ]
-    return max(found, key=lambda each: each.rows * each.vectors, default=None)
+    return max(candidates, key=lambda each: each.rows * each.vectors, default=None)
 
 
 def blocks(
@@ -183,12 +183,12 @@ def depth_of(k: int, dtype: DType, isa: Isa, *, is_short: bool = False, run: int
         run: Words along K that lie in a row, where not all of them do: a block holds whole runs.
     """
     sizes = isa.machine.products
-    most = (sizes.short_depth_nbytes if is_short else sizes.depth_nbytes) // dtype.itemsize
+    max_depth = (sizes.short_depth_nbytes if is_short else sizes.depth_nbytes) // dtype.itemsize
     if run is not None:
-        return run * evenly(k // run, max(1, most // run)) if k > most + most // 2 else k
-    if k <= most:
+        return run * evenly(k // run, max(1, max_depth // run)) if k > max_depth + max_depth // 2 else k
+    if k <= max_depth:
         return k
-    even = -(-k // -(-k // most))
+    even = -(-k // -(-k // max_depth))
     return -(-even // UNROLL) * UNROLL
 
 
@@ -219,8 +219,8 @@ def grouped(
 
     while items() < sizes.items and panel_group > 1 and not packs_rows:
         panel_group = -(-panel_group // 2)
-    wanted = sizes.panel_items if packs_panels else sizes.items
-    while items() < wanted and row_tiles > sizes.fewest_tiles:
+    min_items = sizes.panel_items if packs_panels else sizes.items
+    while items() < min_items and row_tiles > sizes.fewest_tiles:
         row_tiles = -(-row_tiles // 2)
     while items() < sizes.fewest_tiles and panel_group > 1:
         panel_group = -(-panel_group // 2)

@@ -30,7 +30,7 @@ class GemmBuffers:
         buffers: The array of all addresses.
         a, source, c: Start addresses of A, B and C.
         shared: Scratch memory that all threads share, if there is any.
-        own: Per-thread scratch memory.
+        thread_memory: Per-thread scratch memory.
         panels: Address of packed panels, if there are any.
     """
 
@@ -39,7 +39,7 @@ class GemmBuffers:
     source: ir.LlvmValue
     c: ir.LlvmValue
     shared: ir.LlvmValue | None
-    own: ir.LlvmValue | None
+    thread_memory: ir.LlvmValue | None
     panels: ir.LlvmValue | None
 
 
@@ -63,31 +63,31 @@ class Work:
     """The computation of a panel of B, if B is not in memory."""
 
     def items(
-        self, b: ir.IRBuilder, given: GemmBuffers, part: ir.LlvmValue, parts: ir.LlvmValue, kernels: InnerLoops
+        self, b: ir.IRBuilder, addresses: GemmBuffers, part: ir.LlvmValue, parts: ir.LlvmValue, kernels: InnerLoops
     ) -> None:
         """A part's share of the items; panels that a thread packs for itself are packed when their group begins."""
         plan, p, tiles = self.plan, self.plan.product, self.plan.blocks
         group_of_packed = variable(b, I64) if plan.panels == "packed" else None
-        table = None if self.load is None else self.load.table(b, given.buffers)
+        table = None if self.load is None else self.load.table(b, addresses.buffers)
         if group_of_packed is not None:
             b.store(index(-1), group_of_packed, align=8)
         with counting(b, *share(b, plan.items, part, parts)) as item:
-            at = self._place(b, item)
+            position = self._place(b, item)
             work = Item(
-                self, kernels, given.buffers, at.entry,
-                pieces_of(b, at.row_item, tiles.row_tiles, tiles.rows.pieces),
-                pieces_of(b, at.panel_item, tiles.panel_group, tiles.panels.pieces),
-                a=offset(b, given.a, entry_offset(b, p, at.entry, p.a)),
-                source=table or offset(b, given.source, entry_offset(b, p, at.entry, p.b)),
-                c=offset(b, given.c, entry_offset(b, p, at.entry, p.c)),
-                packed=given.panels,
-                packed_rows=self._packed_rows(b, given, at.entry),
-                sums=None if given.own is None else offset(b, given.own, plan.own_panels + plan.own_rows),
+                self, kernels, addresses.buffers, position.entry,
+                pieces_of(b, position.row_item, tiles.row_tiles, tiles.rows.pieces),
+                pieces_of(b, position.panel_item, tiles.panel_group, tiles.panels.pieces),
+                a=offset(b, addresses.a, entry_offset(b, p, position.entry, p.a)),
+                source=table or offset(b, addresses.source, entry_offset(b, p, position.entry, p.b)),
+                c=offset(b, addresses.c, entry_offset(b, p, position.entry, p.c)),
+                packed=addresses.panels,
+                packed_rows=self._packed_rows(b, addresses, position.entry),
+                sums=self._sums(b, addresses),
             )  # fmt: skip
             if group_of_packed is not None:
-                with b.if_then(b.icmp_signed("!=", b.load(group_of_packed, typ=I64, align=8), at.group)):
+                with b.if_then(b.icmp_signed("!=", b.load(group_of_packed, typ=I64, align=8), position.group)):
                     work.pack_panels(b)
-                    b.store(at.group, group_of_packed, align=8)
+                    b.store(position.group, group_of_packed, align=8)
             work.run(b)
 
     def _place(self, b: ir.IRBuilder, item: ir.LlvmValue) -> ItemPlace:
@@ -101,12 +101,17 @@ class Work:
         row_item, panel_item = (first, second) if plan.goes_by_panels else (second, first)
         return ItemPlace(entry, group, row_item, panel_item)
 
-    def _packed_rows(self, b: ir.IRBuilder, given: GemmBuffers, entry: ir.LlvmValue) -> ir.LlvmValue | None:
+    def _packed_rows(self, b: ir.IRBuilder, addresses: GemmBuffers, entry: ir.LlvmValue) -> ir.LlvmValue | None:
         """Return the address of rows of A in scratch memory: shared memory, or this thread's after its panels."""
         plan = self.plan
-        if plan.shares_rows and given.shared is not None:
-            return self.rows_of(b, given.shared, entry)
-        return None if given.own is None else offset(b, given.own, plan.own_panels)
+        if plan.shares_rows and addresses.shared is not None:
+            return self.rows_of(b, addresses.shared, entry)
+        return None if addresses.thread_memory is None else offset(b, addresses.thread_memory, plan.own_panels)
+
+    def _sums(self, b: ir.IRBuilder, addresses: GemmBuffers) -> ir.LlvmValue | None:
+        """Return the address of this thread's partial sums, after its panels and rows."""
+        plan, memory = self.plan, addresses.thread_memory
+        return None if memory is None else offset(b, memory, plan.own_panels + plan.own_rows)
 
     def rows_of(self, b: ir.IRBuilder, shared: ir.LlvmValue, entry: ir.LlvmValue) -> ir.LlvmValue:
         """Return the address of an entry's rows of A in shared memory."""

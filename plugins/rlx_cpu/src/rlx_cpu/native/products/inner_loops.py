@@ -14,7 +14,7 @@ from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.microkernel import SIGNATURE, MicrokernelArguments
 from rlx_cpu.native.products.row_tiles import RowTile
 
-__all__ = ["InnerLoops", "Inside", "Told"]
+__all__ = ["FunctionPointers", "InnerLoops", "Inside"]
 
 Prefetched = Callable[["Dim | ir.LlvmValue"], ir.LlvmValue]
 """Returns the address of a tile's part of the next panel, from the bytes that it prefetches of every step."""
@@ -53,13 +53,13 @@ class Inside:
         plan, tiles = self.plan, self.plan.blocks
         for rows in by_size(b, tiles.rows, tile.number, tile.part):
             for vectors in by_size(b, tiles.panels, panel):
-                given = arguments._replace(next_panel=prefetched(plan.prefetched(vectors)))
-                b.call(self.functions[rows, vectors], given.present)
+                call_arguments = arguments._replace(next_panel=prefetched(plan.prefetched(vectors)))
+                b.call(self.functions[rows, vectors], call_arguments.present)
 
 
 @frozen(eq=False)
-class Told:
-    """Functions at addresses.
+class FunctionPointers:
+    """Microkernels that are called through function pointers.
 
     Attributes:
         places: Of the larger rows and the larger panels, the larger rows and the smaller panels, the smaller and the larger, both
@@ -83,6 +83,6 @@ class Told:
         tiles, (both, high, wide, neither) = self.plan.blocks, self.places
         is_high, is_wide = is_larger(b, tiles.rows, tile.number, tile.part), is_larger(b, tiles.panels, panel)
         place = b.select(is_high, b.select(is_wide, both, high), b.select(is_wide, wide, neither))
-        large, small = (sized(b, each) for each in self.shares)
-        given = arguments._replace(next_panel=prefetched(b.select(is_wide, large, small)))
-        b.call(place, given.present, SIGNATURE)
+        wide_share, narrow_share = (sized(b, each) for each in self.shares)
+        call_arguments = arguments._replace(next_panel=prefetched(b.select(is_wide, wide_share, narrow_share)))
+        b.call(place, call_arguments.present, SIGNATURE)

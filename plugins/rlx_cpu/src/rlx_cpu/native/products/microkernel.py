@@ -145,14 +145,14 @@ class MicrokernelArguments(NamedTuple):
 class GemmTile:
     """Context of a tile's code: its arguments, the first columns of its vectors, and the lanes that exist."""
 
-    at: MicrokernelArguments
+    arguments: MicrokernelArguments
     starts: tuple[ir.LlvmValue, ...]
     masks: tuple[ir.LlvmValue | None, ...]
 
-    def spot(self, b: ir.IRBuilder, i: ir.LlvmValue, j: int) -> TileElements:
+    def elements(self, b: ir.IRBuilder, i: ir.LlvmValue, j: int) -> TileElements:
         """Return the position of the elements in vector `j` of row `i`."""
-        first = self.at.row
-        return TileElements(self.at.batch, b.add(first, i), self.starts[j], self.masks[j], first, i)
+        first = self.arguments.row
+        return TileElements(self.arguments.batch, b.add(first, i), self.starts[j], self.masks[j], first, i)
 
 
 @frozen(eq=False)
@@ -197,9 +197,9 @@ class Microkernel:
     def pitch(self) -> Expr | None:
         """The stride of A or C, in bytes, that only the caller knows; one at most."""
         strides: tuple[Dim, ...] = (*self.a_strides, *self.result.strides)
-        found = {stride for stride in strides if isinstance(stride, Expr)}
-        assert len(found) <= 1, "the caller says one stride"
-        return next(iter(found), None)
+        symbolic = {stride for stride in strides if isinstance(stride, Expr)}
+        assert len(symbolic) <= 1, "the caller says one stride"
+        return next(iter(symbolic), None)
 
     def emit(self, name: str) -> ir.Function:
         """Add `void name(Arguments)` to the module."""
@@ -216,33 +216,33 @@ class Microkernel:
 
     # ------------------------------------------------------------------------------------- the body
 
-    def _build(self, b: ir.IRBuilder, at: MicrokernelArguments) -> None:
+    def _build(self, b: ir.IRBuilder, arguments: MicrokernelArguments) -> None:
         scratch = b.alloca(self.simd.vector, size=self.rows * self.vectors)
         scratch.align = self.simd.nbytes
         if self.pitch is not None:
-            assert at.pitch is not None, "who emits a function for a stride that is not known takes it"
+            assert arguments.pitch is not None, "who emits a function for a stride that is not known takes it"
             for steps in range(1, max(self.rows, self.unroll + 1)):
                 multiple = self.pitch * steps
                 assert isinstance(multiple, Expr), "multiples of what is not known are not known"
-                sizes_of(b).given(b, multiple, times(b, at.pitch, steps))
-        starts = [b.add(at.column, index(j * self.simd.lanes)) for j in range(self.vectors)]
+                sizes_of(b).given(b, multiple, times(b, arguments.pitch, steps))
+        starts = [b.add(arguments.column, index(j * self.simd.lanes)) for j in range(self.vectors)]
         masks: list[ir.LlvmValue | None] = [None] * self.vectors
         if self.result.columns is not None:
             masks[-1] = self.simd.below(b, starts[-1], self.result.columns)
-        tile = GemmTile(at, tuple(starts), tuple(masks))
+        tile = GemmTile(arguments, tuple(starts), tuple(masks))
         self._prefetch_operands(b, tile)
         if self.result.is_prefetched:
-            self._prefetch_result(b, at)
+            self._prefetch_result(b, arguments)
         sums = self._initial(b, tile)
-        streams, used = (at.a, at.panel, at.next_panel), masks if self.right.is_masked else None
+        streams, used = (arguments.a, arguments.panel, arguments.next_panel), masks if self.right.is_masked else None
         if self.runs is None:
-            _, sums = self._products(b, streams, at.k, sums, used)
+            _, sums = self._products(b, streams, arguments.k, sums, used)
         else:
-            sums = self._runs(b, self.runs, at, sums, used)
+            sums = self._runs(b, self.runs, arguments, sums, used)
         if not self.accumulates:
             self._finish(b, tile, sums, scratch)
         else:
-            with b.if_else(at.is_last) as (done, partial):
+            with b.if_else(arguments.is_last) as (done, partial):
                 with done:
                     self._finish(b, tile, sums, scratch)
                 with partial:
@@ -253,22 +253,22 @@ class Microkernel:
 
     def _prefetch_operands(self, b: ir.IRBuilder, tile: GemmTile) -> None:
         """Prefetch the epilogue's operands, before the last block of k."""
-        epilogue = self.epilogue(self.simd, b, tile.at.buffers)
+        epilogue = self.epilogue(self.simd, b, tile.arguments.buffers)
         if not epilogue.prefetches:
             return
-        with b.if_then(tile.at.is_last):
+        with b.if_then(tile.arguments.is_last):
             for i in range(self.rows):
                 for j in range(self.vectors):
                     for fetch in epilogue.prefetches:
-                        fetch(b, tile.spot(b, index(i), j))
+                        fetch(b, tile.elements(b, index(i), j))
 
-    def _prefetch_result(self, b: ir.IRBuilder, at: MicrokernelArguments) -> None:
+    def _prefetch_result(self, b: ir.IRBuilder, arguments: MicrokernelArguments) -> None:
         """Prefetch the tile's part of C before it is written the first time."""
         by_row, by_column = self.result.strides
-        with b.if_then(at.is_first) if self.accumulates else nullcontext():
+        with b.if_then(arguments.is_first) if self.accumulates else nullcontext():
             for i in range(self.rows):
                 for j in range(self.vectors):
-                    prefetch(b, offset(b, at.c, i * by_row + j * self.simd.lanes * by_column), is_written=True)
+                    prefetch(b, offset(b, arguments.c, i * by_row + j * self.simd.lanes * by_column), is_written=True)
 
     def _initial(self, b: ir.IRBuilder, tile: GemmTile) -> Sums:
         """Zeros, or what earlier blocks of k left."""
@@ -277,16 +277,16 @@ class Microkernel:
             return zeros
         again, ready = b.append_basic_block("again"), b.append_basic_block("ready")
         before = b.block
-        b.cbranch(tile.at.is_first, ready, again)
+        b.cbranch(tile.arguments.is_first, ready, again)
         b.position_at_end(again)
-        found = [
+        partial_sums = [
             [self.simd.load(b, *self._waiting(b, tile, i, j)) for j in range(self.vectors)] for i in range(self.rows)
         ]
         b.branch(ready)
         b.position_at_end(ready)
         return [
             [_merge(b, self.simd.vector, (z, before), (f, again)) for z, f in zip(zs, fs, strict=True)]
-            for zs, fs in zip(zeros, found, strict=True)
+            for zs, fs in zip(zeros, partial_sums, strict=True)
         ]
 
     def _products(
@@ -302,9 +302,9 @@ class Microkernel:
         if self.is_even:
             streams, sums = self._rounds(b, streams, depth, sums, self.unroll, masks)
         else:
-            rest = b.and_(depth, index(self.unroll - 1))
-            streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, self.unroll, masks)
-            streams, sums = self._rounds(b, streams, rest, sums, 1, masks)
+            remainder = b.and_(depth, index(self.unroll - 1))
+            streams, sums = self._rounds(b, streams, b.sub(depth, remainder), sums, self.unroll, masks)
+            streams, sums = self._rounds(b, streams, remainder, sums, 1, masks)
         return streams, [self._joined(b, line) for line in sums]
 
     def _joined(self, b: ir.IRBuilder, line: list[ir.LlvmValue]) -> list[ir.LlvmValue]:
@@ -316,21 +316,21 @@ class Microkernel:
             ]
         return parts[0]
 
-    def _runs(self, b: ir.IRBuilder, runs: Runs, at: MicrokernelArguments, sums: Sums, masks: Masks) -> Sums:
+    def _runs(self, b: ir.IRBuilder, runs: Runs, arguments: MicrokernelArguments, sums: Sums, masks: Masks) -> Sums:
         """Emit all runs of a call, at least one: the pointer to A is recomputed for each, the pointer to B advances."""
         loop, done = b.append_basic_block("run.loop"), b.append_basic_block("run.done")
-        before, end = b.block, b.add(at.run, b.sdiv(at.k, index(runs.words)))
+        before, end = b.block, b.add(arguments.run, b.sdiv(arguments.k, index(runs.words)))
         b.branch(loop)
         b.position_at_end(loop)
         run, panel, following = b.phi(I64), b.phi(POINTER), b.phi(POINTER)
         running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
         current: Sums = [list(line) for line in running]
-        a = offset(b, at.a, walk(b, run, runs.axes))
+        a = offset(b, arguments.a, walk(b, run, runs.axes))
         (_, *ends), totals = self._products(b, (a, panel, following), index(runs.words), current, masks)
         after, latch = b.add(run, index(1)), b.block
         flat = [(p, s, n) for row in zip(running, sums, totals, strict=True) for p, s, n in zip(*row, strict=True)]
-        streams = zip((panel, following), (at.panel, at.next_panel), ends, strict=True)
-        for phi, first, again in ((run, at.run, after), *streams, *flat):
+        streams = zip((panel, following), (arguments.panel, arguments.next_panel), ends, strict=True)
+        for phi, first, again in ((run, arguments.run, after), *streams, *flat):
             phi.add_incoming(first, before)
             phi.add_incoming(again, latch)
         b.cbranch(b.icmp_signed("<", after, end), loop, done)
@@ -410,25 +410,25 @@ class Microkernel:
 
     def _finish(self, b: ir.IRBuilder, tile: GemmTile, sums: Sums, scratch: ir.LlvmValue) -> None:
         """The epilogue and the stores; a long epilogue goes over a tile of several vectors in memory, row by row."""
-        epilogue, nbytes = self.epilogue(self.simd, b, tile.at.buffers), self.simd.nbytes
+        epilogue, nbytes = self.epilogue(self.simd, b, tile.arguments.buffers), self.simd.nbytes
         if not epilogue.is_long or self.rows * self.vectors == 1:
             values = [
-                [epilogue.apply(b, value, tile.spot(b, index(i), j)) for j, value in enumerate(line)]
+                [epilogue.apply(b, value, tile.elements(b, index(i), j)) for j, value in enumerate(line)]
                 for i, line in enumerate(sums)
             ]
             for i, line in enumerate(values):
                 for j, value in enumerate(line):
-                    self._store(b, value, self._place(b, tile.at.c, i, j), tile, j)
+                    self._store(b, value, self._place(b, tile.arguments.c, i, j), tile, j)
             return
         for i, line in enumerate(sums):
             for j, value in enumerate(line):
                 self.simd.store(b, value, offset(b, scratch, (i * self.vectors + j) * nbytes), align=nbytes)
-        with counting(b, 0, self.rows) as at:
-            line_start = offset(b, scratch, (at, self.vectors * nbytes))
-            c_row = offset(b, tile.at.c, (at, self.result.strides[0]))
+        with counting(b, 0, self.rows) as row:
+            line_start = offset(b, scratch, (row, self.vectors * nbytes))
+            c_row = offset(b, tile.arguments.c, (row, self.result.strides[0]))
             for j in range(self.vectors):
                 value = self.simd.load(b, offset(b, line_start, j * nbytes), align=nbytes)
-                value = epilogue.apply(b, value, tile.spot(b, at, j))
+                value = epilogue.apply(b, value, tile.elements(b, row, j))
                 self._store(b, value, self._place(b, c_row, 0, j), tile, j)
 
     def _place(self, b: ir.IRBuilder, c: ir.LlvmValue, i: int, j: int) -> ir.LlvmValue:
@@ -438,8 +438,8 @@ class Microkernel:
     def _waiting(self, b: ir.IRBuilder, tile: GemmTile, i: int, j: int) -> tuple[ir.LlvmValue, ir.LlvmValue | None]:
         """Return the address of a vector of partial sums, and its mask."""
         if self.result.sums_stride is None:
-            return self._place(b, tile.at.c, i, j), tile.masks[j]
-        return offset(b, tile.at.sums, i * self.result.sums_stride + j * self.simd.nbytes), None
+            return self._place(b, tile.arguments.c, i, j), tile.masks[j]
+        return offset(b, tile.arguments.sums, i * self.result.sums_stride + j * self.simd.nbytes), None
 
     def _store(self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, tile: GemmTile, j: int) -> None:
         """Write vector `j` of a row."""

@@ -73,10 +73,10 @@ def _copy_lines(
     columns: int,
 ) -> None:
     """A panel of a B whose rows are contiguous, from the vectors that begin with the columns `starts`."""
-    simd, whole = words.simd, depth // words.per_word
+    simd, full_words = words.simd, depth // words.per_word
     is_full = columns % simd.lanes == 0
     inside = [None if is_full else simd.below(b, start, sized(b, columns)) for start in starts]
-    for low, high, is_whole in ((0, whole, True), (whole, words.count(depth), False)):
+    for low, high, is_whole in ((0, full_words, True), (full_words, words.count(depth), False)):
         if low == high:
             continue
         with counting(b, low, high) as k:
@@ -111,8 +111,8 @@ def _pack_columns(
     """
     simd, by_k = words.simd, words.stored.itemsize
     lanes, bound = simd.lanes, sized(b, columns)
-    whole = depth // words.per_word
-    even = whole - whole % lanes
+    full_words = depth // words.per_word
+    even = full_words - full_words % lanes
     is_full = columns % lanes == 0
     last = b.sub(b.sub(bound, index(1)), start)
     with counting(b, 0, even, lanes) as k:
@@ -156,8 +156,8 @@ def pack_rows(
         if by_m == words.stored.itemsize:
             b.store(words.some(b, left, by_k, rows, is_whole=is_whole), place, align=words.itemsize)
         else:
-            found = [words.scalar(b, offset(b, left, i * by_m), by_k, is_whole=is_whole) for i in range(rows)]
-            for i, value in enumerate(found):
+            values = [words.scalar(b, offset(b, left, i * by_m), by_k, is_whole=is_whole) for i in range(rows)]
+            for i, value in enumerate(values):
                 b.store(value, offset(b, place, i * words.itemsize), align=words.itemsize)
 
 
@@ -178,21 +178,21 @@ def copy_row(
         by_k: Bytes from an element to the next.
     """
     simd, per_word = words.simd, words.per_word
-    whole = b.sdiv(b.sub(high, low), index(per_word))
+    full_words = b.sdiv(b.sub(high, low), index(per_word))
     left = offset(b, source, (low, by_k))
     done: ir.LlvmValue = index(0)
     if by_k == words.stored.itemsize:
-        done = b.and_(whole, index(-simd.lanes))
+        done = b.and_(full_words, index(-simd.lanes))
         with counting(b, 0, done, simd.lanes) as k:
             value = words.along(b, offset(b, left, (k, by_k * per_word)))
             simd.store(b, value, offset(b, place, (k, words.itemsize)))
-    with counting(b, done, whole) as k:
+    with counting(b, done, full_words) as k:
         value = words.scalar(b, offset(b, left, (k, by_k * per_word)), by_k)
         b.store(value, offset(b, place, (k, words.itemsize)), align=words.itemsize)
     if per_word > 1:
-        with b.if_then(b.icmp_signed("<", b.mul(whole, index(per_word)), b.sub(high, low))):
-            value = words.scalar(b, offset(b, left, (whole, by_k * per_word)), by_k, is_whole=False)
-            b.store(value, offset(b, place, (whole, words.itemsize)), align=words.itemsize)
+        with b.if_then(b.icmp_signed("<", b.mul(full_words, index(per_word)), b.sub(high, low))):
+            value = words.scalar(b, offset(b, left, (full_words, by_k * per_word)), by_k, is_whole=False)
+            b.store(value, offset(b, place, (full_words, words.itemsize)), align=words.itemsize)
 
 
 def _gather_steps(
@@ -208,8 +208,8 @@ def _gather_steps(
 ) -> None:
     """Elements of k from one to another, gathered a vector per word; the first is the first of a word."""
     by_k = strides[0]
-    low, whole, high = steps[0] // words.per_word, steps[1] // words.per_word, words.count(steps[1])
-    for first, end, is_whole in ((low, whole, True), (whole, high, False)):
+    low, full_end, high = steps[0] // words.per_word, steps[1] // words.per_word, words.count(steps[1])
+    for first, end, is_whole in ((low, full_end, True), (full_end, high, False)):
         if first == end:
             continue
         with counting(b, first, end) as k:
@@ -234,7 +234,7 @@ def _gather(
     value: ir.LlvmValue = ir.LlvmConstant(simd.vector, ir.Undefined)
     for lane in range(simd.lanes):
         nearest = b.select(b.icmp_signed("<", index(lane), last), index(lane), last)
-        found = words.scalar(b, offset(b, source, (nearest, by_n)), by_k, is_whole=is_whole)
-        value = b.insert_element(value, found, ir.LlvmConstant(I32, lane))
+        scalar = words.scalar(b, offset(b, source, (nearest, by_n)), by_k, is_whole=is_whole)
+        value = b.insert_element(value, scalar, ir.LlvmConstant(I32, lane))
     shown = b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
     return b.select(shown, value, simd.zero)

@@ -72,9 +72,9 @@ class _Counter:
 
     @classmethod
     def of(cls, b: ir.IRBuilder, first: ir.LlvmValue) -> _Counter:
-        made = cls(variable(b, I64))
-        made.set(b, first)
-        return made
+        counter = cls(variable(b, I64))
+        counter.set(b, first)
+        return counter
 
     def value(self, b: ir.IRBuilder) -> ir.LlvmValue:
         return b.load(self._place, typ=I64, align=8)

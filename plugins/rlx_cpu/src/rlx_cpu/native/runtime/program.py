@@ -51,8 +51,8 @@ def native_program(
     def nested(number: int, name: str, plan: Lir) -> PlannedProgram:
         return native_program(plan, kernels, table, settings, poison=poison)
 
-    def build(plan: Lir, own: Settings) -> PlannedProgram:
-        return native_program(plan, kernels, table, own)
+    def build(plan: Lir, tuned_settings: Settings) -> PlannedProgram:
+        return native_program(plan, kernels, table, tuned_settings)
 
     def code(planned: Lir, locations: Locations) -> NativeCode:
         native = compiled
