@@ -1,10 +1,10 @@
 """Run Python for AArch64 on this machine, by QEMU's user mode: `.ci/arm.py ARGUMENTS…` is `python3 ARGUMENTS…` there.
 
     .ci/arm.py --install            make the folder `.arm/` ready: it needs `apt-get` and `dpkg` of a Debian, and a network
-    .ci/arm.py -m pytest tests …    run what is in this checkout
+    .ci/arm.py -m pytest tests …    run the tests of this checkout
 
-`.arm/root` has Debian's Python and C library for AArch64 beside the system, of which nothing is changed; `.arm/site` has the
-wheels for AArch64 of what rlx and its tests need. rlx itself and its plugins are this checkout's.
+`.arm/root` has Debian's Python and C library for AArch64 and leaves the system unchanged; `.arm/site` has the
+AArch64 wheels of the dependencies of rlx and its tests. rlx itself and its plugins are this checkout's.
 """
 
 from __future__ import annotations

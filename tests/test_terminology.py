@@ -39,11 +39,13 @@ NAMES = frozenset(
 PROSE_LIMITS: dict[str, float] = {
     "GLOSSARY.md": 0.0,
     "README.md": 0.0,
+    "benchmarks": 0.0,
     "docs": 0.1,
     "docs/decisions": 0.6,
     "docs/how-to": 0.3,
     "docs/reference": 1.1,
-    "plugins/rlx_cpu": 1.2,
+    "examples": 2.1,
+    "plugins/rlx_cpu": 1.0,
     "plugins/rlx_cuda": 0.4,
     "plugins/rlx_custom_ops": 1.3,
     "plugins/rlx_gpu": 0.7,
@@ -51,42 +53,44 @@ PROSE_LIMITS: dict[str, float] = {
     "plugins/rlx_metal": 0.0,
     "plugins/rlx_models": 1.8,
     "plugins/rlx_onnx": 1.4,
-    "plugins/rlx_rocm": 2.5,
+    "plugins/rlx_rocm": 0.0,
     "plugins/rlx_torch": 0.9,
     "plugins/rlx_wgpu": 1.1,
     "rlx_core": 0.8,
     "rlx_core/cli": 1.0,
-    "rlx_core/codegen": 0.9,
-    "rlx_core/contributions": 1.0,
+    "rlx_core/codegen": 0.8,
+    "rlx_core/contributions": 0.0,
     "rlx_core/device": 0.9,
     "rlx_core/draw": 0.0,
     "rlx_core/emit": 0.0,
-    "rlx_core/errors": 1.6,
-    "rlx_core/files": 0.8,
-    "rlx_core/functions": 1.3,
+    "rlx_core/errors": 1.4,
+    "rlx_core/files": 0.6,
+    "rlx_core/functions": 1.0,
     "rlx_core/hints": 0.0,
     "rlx_core/importing": 0.0,
-    "rlx_core/ir": 1.1,
+    "rlx_core/ir": 0.7,
     "rlx_core/models": 0.0,
     "rlx_core/nn": 1.0,
-    "rlx_core/ops": 1.1,
+    "rlx_core/ops": 1.0,
     "rlx_core/optim": 0.0,
-    "rlx_core/passes": 0.4,
-    "rlx_core/pipeline": 0.5,
-    "rlx_core/plugins": 1.2,
+    "rlx_core/passes": 0.1,
+    "rlx_core/pipeline": 0.3,
+    "rlx_core/plugins": 1.0,
     "rlx_core/run": 0.6,
-    "rlx_core/runtime": 1.4,
+    "rlx_core/runtime": 1.1,
     "rlx_core/special": 0.0,
-    "rlx_core/system": 1.2,
+    "rlx_core/system": 0.9,
     "rlx_core/testing": 0.2,
-    "rlx_core/transforms": 1.3,
+    "rlx_core/transforms": 1.1,
     "rlx_core/trees": 0.0,
     "rlx_core/tuning": 0.0,
 }
 """Folder → words per 1,000 of its prose."""
 
 NAME_LIMITS: dict[str, float] = {
+    "benchmarks": 0.0,
     "docs": 3.2,
+    "examples": 0.0,
     "plugins/rlx_cpu": 0.4,
     "plugins/rlx_cuda": 0.0,
     "plugins/rlx_custom_ops": 0.5,
@@ -100,7 +104,7 @@ NAME_LIMITS: dict[str, float] = {
     "plugins/rlx_wgpu": 2.5,
     "rlx_core": 0.0,
     "rlx_core/cli": 1.2,
-    "rlx_core/codegen": 14.9,
+    "rlx_core/codegen": 1.5,
     "rlx_core/contributions": 0.0,
     "rlx_core/device": 3.2,
     "rlx_core/draw": 0.0,
@@ -115,14 +119,14 @@ NAME_LIMITS: dict[str, float] = {
     "rlx_core/nn": 0.0,
     "rlx_core/ops": 0.3,
     "rlx_core/optim": 0.0,
-    "rlx_core/passes": 0.7,
+    "rlx_core/passes": 0.6,
     "rlx_core/pipeline": 0.0,
     "rlx_core/plugins": 1.9,
     "rlx_core/run": 4.8,
     "rlx_core/runtime": 3.0,
     "rlx_core/special": 0.0,
     "rlx_core/system": 0.0,
-    "rlx_core/testing": 3.7,
+    "rlx_core/testing": 0.0,
     "rlx_core/transforms": 0.0,
     "rlx_core/trees": 0.0,
     "rlx_core/tuning": 0.0,
@@ -132,11 +136,13 @@ NAME_LIMITS: dict[str, float] = {
 
 def folder_of(file: Path) -> str:
     parts = file.relative_to(ROOT).parts
-    return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+    is_whole = len(parts) <= 2 or parts[0] in ("benchmarks", "examples")
+    return parts[0] if is_whole else "/".join(parts[:2])
 
 
 def files() -> Iterator[Path]:
-    for pattern in ("rlx_core/**/*.py", "plugins/*/src/**/*.py", "plugins/*/*.md", "docs/**/*.md", "docs/*.py", "*.md"):
+    code = ("rlx_core/**/*.py", "plugins/*/src/**/*.py", "benchmarks/**/*.py", "examples/**/*.py")
+    for pattern in (*code, "plugins/*/*.md", "docs/**/*.md", "docs/*.py", "*.md"):
         yield from (path for path in sorted(ROOT.glob(pattern)) if path.name != "CHANGELOG.md")
 
 
