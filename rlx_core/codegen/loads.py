@@ -137,7 +137,8 @@ class OperandLoad:
         """Return an array as a matrix with the columns of the load; `None` if it has another form, or is not bound."""
         place, columns = self.places[number], len(self.formula.extents) - 1
         reads = [t for t in self.formula.terms if isinstance(t, Read) and t.operand == number]
-        if not place.is_bound or place.literal is not None or not place.is_dense or any(r.dynamic for r in reads):
+        is_fixed = place.is_bound and place.literal is None and place.is_dense
+        if not is_fixed or place.type.dtype.is_complex or any(r.dynamic for r in reads):
             return None
         axes = range(place.type.rank)
         along = [a for a in axes if all(r.place[a] == Affine(columns) for r in reads)]

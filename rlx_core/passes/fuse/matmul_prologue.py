@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 from attrs.validators import in_
 
-from rlx_core.codegen.expand import REDUCTIONS, expanded
+from rlx_core.codegen.expand import REDUCTIONS, VIEWS, expanded
 from rlx_core.codegen.formula import formula_of
 from rlx_core.codegen.loops import Bound
 from rlx_core.ir.graph import Graph, Node, Value
@@ -67,7 +67,7 @@ class FuseMatMulPrologue(Pass):
             assert x is not None and w is not None, "a product has two operands"  # noqa: PT018
             # A computation that is not bound is done once a run, so that two products would do it twice.
             is_shared = len(graph.uses[w]) > 1 and w.node not in bound
-            if is_shared or w in graph.output_set or not all(isinstance(u.op, MatMul) for u in graph.uses[w]):
+            if is_shared or not is_read_by_products(graph, w):
                 continue
             computed = load_of(w, bound)
             if computed is None:
@@ -80,6 +80,21 @@ class FuseMatMulPrologue(Pass):
                 grouping.add(Group((node,), (x, *sources), node.results, op, RULE))
         result = regroup(grouping, self.name)
         return Result(result.graph, result.values, result.counts, misses)
+
+
+def is_read_by_products(graph: Graph, weight: Value) -> bool:
+    """Return whether only products read a value, as it is or through views of it."""
+    waiting = [weight]
+    while waiting:
+        value = waiting.pop()
+        if value in graph.output_set:
+            return False
+        for user in graph.uses[value]:
+            if isinstance(user.op, VIEWS) and len(user.results) == 1:
+                waiting.append(user.result)
+            elif not isinstance(user.op, MatMul):
+                return False
+    return True
 
 
 def load_of(weight: Value, bound: set[Node]) -> tuple[FusedLoop, tuple[Value, ...]] | None:

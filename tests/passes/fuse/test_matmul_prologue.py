@@ -91,6 +91,17 @@ def test_two_products_of_a_parameter_read_it_both() -> None:
     assert ops(after).count("fused_matmul_prologue") == 2
 
 
+def test_a_product_and_one_of_the_transposed_weight_read_a_parameter_both() -> None:
+    def both(x: Any, w: Any) -> Any:
+        wide = w.astype("f32")
+        return mat_mul(mat_mul(x, wide), transpose(wide, (1, 0)))
+
+    before = program(both, **X, params=W)
+    after = run(PASSES, before).graph
+    assert ops(after) == ["fused_matmul_prologue"] * 2
+    assert_equal_numbers(before, after)
+
+
 def test_rows_are_divided_where_codes_and_blocks_end() -> None:
     after = fused(*FUSED["two codes to a byte"][:1], **X, **FUSED["two codes to a byte"][1])
     (op,) = (n.op for n in after.nodes if isinstance(n.op, FusedMatMulPrologue))
