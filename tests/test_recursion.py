@@ -39,7 +39,9 @@ BOUNDED = {
         "rlx_core/pipeline/select/tiers.py": "tier_of_step why_step",
         "rlx_core/emit/code.py": "compile_plan",
         "rlx_core/emit/program.py": "device_program device_program.nested",
-        "plugins/rlx_cpu/src/rlx_cpu/native/runtime/program.py": "native_program native_program.nested",
+        "plugins/rlx_cpu/src/rlx_cpu/native/runtime/program.py": (
+            "native_program native_program.nested native_program.build native_program.code"
+        ),
         "plugins/rlx_cpu/src/rlx_cpu/numpy_program.py": "numpy_program numpy_program.nested",
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/steps.py": "emit_step emit_step.inside reason_to_drive kernels_in",
         "plugins/rlx_cpu/src/rlx_cpu/native/work.py": "estimated_us",
@@ -71,6 +73,7 @@ BOUNDED = {
         "rlx_core/ir/dims/algebra.py": "free_symbols floor_quotient smaller _smaller_of_difference",
         "rlx_core/ir/dims/bounds.py": "_Search.holds _Search._grows _Search._holds_around",
         "rlx_core/ir/dims/binding.py": "substitute _substitute_atom",
+        "rlx_core/importing/symbols.py": "foreign_size _foreign_atom",
     },
     "ops decompose into ops that do not decompose after a few rounds, and calls into graphs": {
         "rlx_core/transforms/batch.py": "batch_into _batch_node _by_decomposition",

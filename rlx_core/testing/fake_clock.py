@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attrs import define, field
+from attrs import field
 
+from rlx_core.system.records import define
 from rlx_core.tuning.clock import Run
 from rlx_core.tuning.problem import Candidate
 

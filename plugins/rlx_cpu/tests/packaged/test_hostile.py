@@ -31,11 +31,11 @@ def opened(path: Path) -> Any:
 
 def used(container: Container) -> Iterator[tuple[int, int]]:
     """The bytes of the file that running its second program reads: the manifest, the code, the weights."""
-    (length,) = struct.unpack_from("<Q", container.whole.tobytes(), 12)
+    (length,) = struct.unpack_from("<Q", container.contents.tobytes(), 12)
     yield 0, PREFIX.size + length
     form = container.blobs.json(container.manifest["codes"][0][3])
     blobs = {container.manifest["codes"][0][3], form["code"]["code"], *form["programs"][1]["plan"]["blobs"]}
-    start = container.whole.size - container.blobs.data.size
+    start = container.contents.size - container.blobs.data.size
     for number in blobs:
         offset, nbytes, _ = container.blobs.places[number]
         yield start + offset, nbytes
@@ -149,7 +149,7 @@ def test_blobs_exchanged_between_packages_are_refused(package: Path, tmp_path: P
     x = np.full(64, 1e-2, np.float32)
     one, two = read_container(first), read_container(other)
     np.testing.assert_allclose(opened(first)(x), np.tanh(1.28), rtol=1e-5)
-    starts = [each.whole.size - each.blobs.data.size for each in (one, two)]
+    starts = [each.contents.size - each.blobs.data.size for each in (one, two)]
     exchanged = 0
     for mine, theirs in zip(one.blobs.places, two.blobs.places, strict=True):
         data, donor = bytearray(first.read_bytes()), other.read_bytes()

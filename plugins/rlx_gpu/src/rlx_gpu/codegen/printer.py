@@ -23,7 +23,7 @@ from rlx_gpu.codegen.keeping import kept_values, uniform_values
 from rlx_gpu.codegen.languages import Argument, Language
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.registers import register_dtype
-from rlx_gpu.codegen.values import At, Values
+from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule
 from rlx_gpu.codegen.writer import Writer
 
@@ -112,7 +112,7 @@ class _Printing:
         s = self.schedule
         runs = prod(self.kernel.extents[-s.flat_axes :]) // s.lanes if s.flat_axes else 1
         row_place = "i" if runs == 1 else f"i / {runs}u"
-        point = At(self._coordinates(self.kernel.grid_axes, "i", "g", s.lanes), "i", row_place, None, {})
+        point = ElementRun(self._coordinates(self.kernel.grid_axes, "i", "g", s.lanes), "i", row_place, None, {})
         self.values.store(self.kernel.stores, point)
 
     def _coordinates(self, axes: range, flat: str, prefix: str, lanes: int) -> dict[int, str]:
@@ -139,14 +139,14 @@ class _Printing:
         uniform: dict[int, Register] = {}
         row_place = f"i % {kernel.grid_size // kernel.extents[0]}u" if self.schedule.part else "i"
         bounds = self._bounds(grid)
-        outside = At(grid, row_place, row_place, None, uniform, uniform)
+        outside = ElementRun(grid, row_place, row_place, None, uniform, uniform)
         for depth, nest in enumerate(plan.nests):
             self._before(nest, outside)
             keeps = kept_values(kernel, plan.nests, depth, self.values.kept_arrays) if self.schedule.items else ()
             arrays = {v: self._arrays(v) for v in keeps}
             shares = {r: self._accumulators(r) for r in nest.reduces}
 
-            def run(point: At, nest: Nest = nest, arrays=arrays, shares=shares) -> None:  # type: ignore[no-untyped-def]
+            def run(point: ElementRun, nest: Nest = nest, arrays=arrays, shares=shares) -> None:  # type: ignore[no-untyped-def]
                 self._combine(shares, point)
                 for v, names in arrays.items():
                     for lane, name in enumerate(names):
@@ -168,7 +168,7 @@ class _Printing:
     def _finish(
         self, stores: Sequence[int], grid: dict[int, str], row_place: str, uniform: dict[int, Register]
     ) -> None:
-        point = At(grid, row_place, row_place, None, uniform)
+        point = ElementRun(grid, row_place, row_place, None, uniform)
         self.values.store([self.kernel.stores[number] for number in stores], point)
 
     def _bounds(self, grid: dict[int, str]) -> tuple[str, str]:
@@ -184,7 +184,7 @@ class _Printing:
         )
         return "start", "stop"
 
-    def _runs(self, bounds: tuple[str, str], outside: At, body: Callable[[At], None]) -> None:
+    def _runs(self, bounds: tuple[str, str], outside: ElementRun, body: Callable[[ElementRun], None]) -> None:
         """`body` at every run of neighbours that is this thread's."""
         s, kind, thread = self.schedule, self.schedule.kind, self.language.thread
         runs = self.kernel.row_size // s.lanes
@@ -205,10 +205,10 @@ class _Printing:
         with self.writer.block(self.language.loop(kind, "r", first, stop, f"{step}u")):
             body(self._inside(outside, None))
 
-    def _inside(self, outside: At, slot: str | None) -> At:
+    def _inside(self, outside: ElementRun, slot: str | None) -> ElementRun:
         runs = self.kernel.row_size // self.schedule.lanes
         row = self._coordinates(self.kernel.row_axes, "r", "r", self.schedule.lanes)
-        return At(
+        return ElementRun(
             {**outside.coordinates, **row},
             f"{_in_parentheses(outside.place)} * {runs}u + r",
             outside.place,
@@ -216,7 +216,7 @@ class _Printing:
             outside.uniform,
         )
 
-    def _before(self, nest: Nest, outside: At) -> None:
+    def _before(self, nest: Nest, outside: ElementRun) -> None:
         """Compute the row-invariant values of a loop before it."""
         for v in uniform_values(self.kernel, nest, {*outside.uniform, *self.values.kept_arrays}):
             self.values.value(v, 0, outside)
@@ -235,7 +235,7 @@ class _Printing:
         start = self.reductions.identity(term.combine, term.dtype)
         return [self.b.variable(start, "a") for _ in range(self.schedule.lanes)]
 
-    def _combine(self, shares: dict[int, list[Register]], point: At) -> None:
+    def _combine(self, shares: dict[int, list[Register]], point: ElementRun) -> None:
         for r, lanes in shares.items():
             term = self.kernel.values[r]
             assert isinstance(term, Reduce), "a loop reduces what is a reduction"

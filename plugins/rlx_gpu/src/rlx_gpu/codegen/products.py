@@ -24,7 +24,7 @@ from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.tiles import Factor, Span, TiledProduct, bring, multiplied, place_tile, product_refusal
 from rlx_gpu.codegen.units.products import print_unit_product
 from rlx_gpu.codegen.units.tiles import unit_for
-from rlx_gpu.codegen.values import At, Values
+from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule, index_count
 
 __all__ = ["Tiles", "print_product", "tiles_of"]
@@ -166,7 +166,7 @@ class _Printing:
             axes[axis] = as_index(f"({text})" if axis == depth[0] else f"({text} % {size}u)", schedule.kind)
             inner *= size
         (store,) = load.stores
-        element = values.value(store.value, 0, At(axes, "0", "0", None, {}))
+        element = values.value(store.value, 0, ElementRun(axes, "0", "0", None, {}))
         return self.b.converted(element, load.values[store.value].dtype.accumulator, self.dtype)
 
     def _add(self, sums: Sequence[Sequence[Register]]) -> None:
@@ -186,7 +186,7 @@ class _Printing:
             axes = {**grid, len(batch): row, len(batch) + 1: column}
             axes = {axis: as_index(text, self.values.schedule.kind) for axis, text in axes.items()}
             place = " + ".join(f"{axes[a]} * {_after(kernel.extents, a)}u" for a in sorted(axes))
-            point = At(axes, place, place, None, {self.problem.element: element})
+            point = ElementRun(axes, place, place, None, {self.problem.element: element})
             self.values.store(kernel.stores, point)
 
 

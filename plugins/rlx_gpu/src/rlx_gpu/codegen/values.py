@@ -17,11 +17,11 @@ from rlx_gpu.codegen.memory import Memory, index_text, is_whole_words
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.walks import Schedule
 
-__all__ = ["At", "Values"]
+__all__ = ["ElementRun", "Values"]
 
 
 @define(eq=False)
-class At:
+class ElementRun:
     """A run of neighbours in the text under construction.
 
     Attributes:
@@ -86,7 +86,7 @@ class Values:
         dtype, lanes = self.kernel.buffers[access.buffer].dtype, self.schedule.lanes
         return lanes > 1 and access.strides[self.lane_axis] == dtype.itemsize and is_whole_words(dtype, lanes)
 
-    def value(self, number: int, lane: int, point: At) -> Register:
+    def value(self, number: int, lane: int, point: ElementRun) -> Register:
         """A value at one neighbour of a run. Without recursion, because chains are long."""
         waiting = [number]
         while waiting:
@@ -108,13 +108,13 @@ class Values:
         assert value is not None, "the walk ends with the value that it began with"
         return value
 
-    def _known(self, number: int, lane: int, point: At) -> Register | None:
+    def _known(self, number: int, lane: int, point: ElementRun) -> Register | None:
         return point.uniform.get(number) or point.run.get(number) or point.lanes.get((number, lane))
 
     def _reads(self, number: int) -> tuple[int, ...]:
         return () if number in self.kept_arrays else operands_of(self.kernel.values[number])
 
-    def _make(self, number: int, lane: int, point: At) -> Register:
+    def _make(self, number: int, lane: int, point: ElementRun) -> Register:
         """A value of which the operands are known."""
         b, term = self.b, self.kernel.values[number]
         if number in self.kept_arrays:
@@ -135,17 +135,17 @@ class Values:
             return b.converted(args[0], dtypes[0].accumulator, f32)
         return self.scalars.apply(b, term.op, dtypes, args)
 
-    def _argument(self, number: int, lane: int, point: At) -> Register:
+    def _argument(self, number: int, lane: int, point: ElementRun) -> Register:
         value = self._known(number, lane, point)
         assert value is not None, "operands come first"
         return value
 
-    def _coordinates(self, lane: int, point: At) -> dict[int, str]:
+    def _coordinates(self, lane: int, point: ElementRun) -> dict[int, str]:
         if not lane or self.lane_axis not in point.coordinates:
             return point.coordinates
         return {**point.coordinates, self.lane_axis: f"({point.coordinates[self.lane_axis]} + {lane}u)"}
 
-    def _load(self, number: int, term: Load, lane: int, point: At) -> Register:
+    def _load(self, number: int, term: Load, lane: int, point: ElementRun) -> Register:
         buffer = self.kernel.buffers[term.buffer]
         if self.is_wide(term) and not any(self.varies_lane[v] for v, _ in term.dynamic):
             if number not in point.words:
@@ -154,7 +154,7 @@ class Values:
             return self.memory.lane(point.words[number], term.dtype, lane)
         return self.memory.load(buffer.name, term.dtype, self._address(term, lane, point))
 
-    def _address(self, access: Load | Store, lane: int, point: At) -> str:
+    def _address(self, access: Load | Store, lane: int, point: ElementRun) -> str:
         size = self.kernel.buffers[access.buffer].dtype.itemsize
         text = index_text(access.strides, access.offset, size, self._coordinates(lane, point), self.schedule.kind)
         if isinstance(access, Load):
@@ -163,7 +163,7 @@ class Values:
                 text += f" {'-' if stride < 0 else '+'} {index} * {abs(stride) // size}u"
         return text
 
-    def _index(self, term: Index, lane: int, point: At) -> Register:
+    def _index(self, term: Index, lane: int, point: ElementRun) -> Register:
         b = self.b
         # Positions fit into 31 bits, or the index's type is wider.
         kind = i32 if self.schedule.kind == "u32" else i64
@@ -173,7 +173,7 @@ class Values:
             position64 = b.mul(position64, b.literal(i64, term.scale))
         return b.add(position64, b.literal(i64, term.offset)) if term.offset else position64
 
-    def _bound(self, number: int, term: Bound, index: Register, lane: int, point: At) -> Register:
+    def _bound(self, number: int, term: Bound, index: Register, lane: int, point: ElementRun) -> Register:
         b = self.b
         zero, last = b.literal(i64, 0), b.literal(i64, term.size - 1)
         is_inside = b.icmp_unsigned("<=", index, last)
@@ -187,7 +187,7 @@ class Values:
         nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
         return b.select(is_inside, index, nearest)
 
-    def store(self, stores: Iterable[Store], point: At) -> None:
+    def store(self, stores: Iterable[Store], point: ElementRun) -> None:
         """Stores of the kernel, for all neighbours of the run.
 
         Every value comes before any store: a result may lie in the bytes of an operand that another result still needs.

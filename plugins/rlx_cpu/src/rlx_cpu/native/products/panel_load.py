@@ -6,6 +6,7 @@ all of them, is in the scratch memory of the thread that multiplies it.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import pairwise
 
 from rlx_core.system.records import frozen
@@ -100,29 +101,11 @@ class PanelLoad:
     ) -> None:
         """Compute the block of a panel that begins with a row into the memory at `place`, from the arrays in a table."""
         b.store(place, offset(b, table, 8 * self.sources), align=8)
-        self._among(b, self.groups, panel, b.udiv(row, index(self.depth)), table)
-
-    def _among(
-        self,
-        b: ir.IRBuilder,
-        groups: tuple[Panels, ...],
-        panel: ir.LlvmValue,
-        block: ir.LlvmValue,
-        table: ir.LlvmValue,
-    ) -> None:
-        """Call the function of the group that a panel is in."""
-        group, *others = groups
-        if not others:
-            self._call(b, group, panel, block, table)
-            return
-        with b.if_else(b.icmp_signed("<", panel, index(group.end))) as (inside, after):
-            with inside:
-                self._call(b, group, panel, block, table)
-            with after:
-                self._among(b, tuple(others), panel, block, table)
-
-    def _call(
-        self, b: ir.IRBuilder, group: Panels, panel: ir.LlvmValue, block: ir.LlvmValue, table: ir.LlvmValue
-    ) -> None:
-        number = b.add(times(b, b.sub(panel, index(group.first)), self.blocks), block)
-        b.call(group.function, [table, number, index((group.end - group.first) * self.blocks)])
+        block = b.udiv(row, index(self.depth))
+        for group in self.groups:
+            is_inside = b.and_(
+                b.icmp_signed(">=", panel, index(group.first)), b.icmp_signed("<", panel, index(group.end))
+            )
+            with b.if_then(is_inside) if len(self.groups) > 1 else nullcontext():
+                number = b.add(times(b, b.sub(panel, index(group.first)), self.blocks), block)
+                b.call(group.function, [table, number, index((group.end - group.first) * self.blocks)])

@@ -29,7 +29,7 @@ from rlx_gpu.codegen.memory import Memory, index_text
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.tiles import Factor, Span, bring, multiplied
-from rlx_gpu.codegen.values import At, Values
+from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule, kernel_reach
 
 __all__ = ["NAMES", "ScoreTiles", "Sums", "refusal"]
@@ -346,7 +346,7 @@ class ScoreTiles:
         with self.is_there(query, key):
             places = {BATCH: "batch", HEAD: "head", QUERY: query, KEY: key}
             places = {axis: as_index(text, self.values.schedule.kind) for axis, text in places.items()}
-            point = At(places, "0u", "0u", None, {scores.element: dot})
+            point = ElementRun(places, "0u", "0u", None, {scores.element: dot})
             b.assign(score, self.values.value(scores.score, 0, point))
             if slope is not None and scores.slope is not None:
                 b.assign(slope, self.values.value(scores.slope, 0, point))

@@ -27,7 +27,7 @@ from rlx_gpu.codegen.printer import renamed
 from rlx_gpu.codegen.registers import spelled, stored_dtype
 from rlx_gpu.codegen.tiles import Factor, TiledProduct, place_tile
 from rlx_gpu.codegen.units.tiles import COPIED
-from rlx_gpu.codegen.values import At, Values
+from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule, has_pairs, index_count
 
 __all__ = ["Side", "TilePrinting", "values_of"]
@@ -222,6 +222,6 @@ class TilePrinting(Generic[S]):
         axes = {axis: as_index(text, self.values.schedule.kind) for axis, text in axes.items()}
         point = " + ".join(f"{axes[a]} * {prod(extents[a + 1 :])}u" for a in sorted(axes))
         place = point if len(sums) == 1 else f"({point}) / {len(sums)}u"
-        coordinates = At(axes, place, place, None, {})
+        coordinates = ElementRun(axes, place, place, None, {})
         coordinates.lanes = {(self.problem.element, lane): Register(text, f32) for lane, text in enumerate(sums)}
         self.values.store(self.values.kernel.stores, coordinates)
