@@ -25,7 +25,7 @@ from rlx_core.errors import DeviceLostError, KernelBuildError, OutOfMemoryError
 from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.select.kernels import Condition
 from rlx_gpu.testing.shim import driver as shim
-from rlx_gpu.testing.shim.driver import GIVEN, ShimDriver
+from rlx_gpu.testing.shim.driver import DYNAMIC, ShimDriver
 from rlx_gpu.testing.shim.memory import guarded
 
 MEMORY = 256 << 20
@@ -56,7 +56,7 @@ def submit(self: Any, launches: Any) -> None:
         for launch, cells in each.items:
             now, buffers = launch.cells.copy(), dict(launch.buffers)
             launch.cells[:] = cells
-            for number in buffers.keys() - {GIVEN}:
+            for number in buffers.keys() - {DYNAMIC}:
                 del launch.buffers[number]
             self._run(launch)
             launch.cells[:] = now
