@@ -119,7 +119,7 @@ $(VENV)/.models: $(VENV)/.oracle $(PROJECTS)
 	touch $@
 
 test-models: $(VENV)/.models ## ONNX's 1,884 node tests, and models of other systems against those systems; QUICK=1: some (installs torch, jax, onnxruntime)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(QUICK),-m "not slow") $(patsubst %,%/tests,$(READERS))
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(QUICK),-m "not slow") tests/importing $(patsubst %,%/tests,$(READERS))
 
 MODELS ?= 200000
 fuzz-onnx: $(VENV)/.test ## MODELS=200000 ONNX models with bytes and fields changed: each is read or refused by name; SEED=N: others
