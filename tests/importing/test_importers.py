@@ -62,7 +62,7 @@ IMPORTERS: dict[str, tuple[str, str, str, Callable[[], None]]] = {
 @pytest.fixture(params=IMPORTERS)
 def system(request: pytest.FixtureRequest) -> str:
     name: str = request.param
-    pytest.importorskip(name)
+    pytest.importorskip(name, reason=f"python -m pip install {name}")
     pytest.importorskip(f"rlx_{name}")
     return name
 
