@@ -103,6 +103,8 @@ def difference(
             return f"result {i} is {b.dtype}{list(b.shape)}, not {a.dtype}{list(a.shape)}"
         if same_bits(a, b):
             continue
+        if a.dtype.kind in "biu" and fed.name.startswith("special") and states(law, "non-finite"):
+            continue  # a predicate of a value that may differ where it is not finite, such as `is_finite(exp(x))`
         is_equal = np.zeros(a.shape, np.bool_)
         if not is_exact and allowed is not None:
             is_equal = near(a, b, exact, allowed) & (zeros_agree(a, b) | states(law, "sign of zero"))
