@@ -25,7 +25,8 @@ from rlx_core.codegen.layout import (
     with_axis_divided,
     with_axis_range,
 )
-from rlx_core.codegen.loops import Apply, Bound, Kernel, Load, Scalar
+from rlx_core.codegen.loops import Bound, Kernel, Load, Scalar
+from rlx_core.codegen.meaning import reason_against
 from rlx_core.codegen.places import Place
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.verify import check_kernel
@@ -102,11 +103,6 @@ class OperandLoad:
         """Rows and columns."""
         *rows, columns = (n.__index__() for n in self.formula.extents)
         return prod(rows), columns
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(p.type.static_nbytes for p in self.places)
 
     def __str__(self) -> str:
         types = ", ".join(str(p.type) for p in self.places)
@@ -189,9 +185,8 @@ class OperandLoad:
         kernel = with_axis_divided(with_axis_range(kernel, columns, first, count * width), columns, width)
         kernel = with_axes_ordered(kernel, (columns, *range(columns), columns + 1))
         kernel = evolve(kernel, values=tuple(between_panels(v, sources, first, pitch) for v in kernel.values))
-        row_steps = list(accumulate(reversed(kernel.extents[1:-1]), mul, initial=1))[
-            ::-1
-        ]  # between neighbours on each axis
+        # Rows between neighbours on each axis: of the panels, then of the rows.
+        row_steps = list(accumulate(reversed(kernel.extents[1:-1]), mul, initial=1))[::-1]
         (stored,) = kernel.stores
         separate = evolve(stored, strides=(*(n * pitch * itemsize for n in row_steps), itemsize), offset=0)
         *operands, result = kernel.buffers
@@ -217,12 +212,4 @@ def reason_against_load(table: ScalarTable, op: Op, types: Sequence[TensorType |
         return "a load of known sizes"
     if any(isinstance(t, Bound) and t.is_checked for t in formula.terms):
         return "a load whose indices are not checked"
-    odd = {term.dtype for term in formula.terms}.difference(table.dtypes)
-    if odd:
-        return f"dtypes that {table.name} code has, not {' '.join(sorted(d.name for d in odd))}"
-    for term in formula.terms:
-        if isinstance(term, Apply):
-            refused = table.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args))
-            if refused is not None:
-                return refused
-    return None
+    return reason_against(table, op, tuple(types))

@@ -111,7 +111,7 @@ def difference(
         if law is not None and a.dtype.kind not in "biu" and states(law, "non-finite"):
             with np.errstate(all="ignore"):
                 is_equal = is_equal | ~np.isfinite(a) | ~np.isfinite(b)
-        elif is_exact:
+        elif is_exact or a.dtype.kind in "biu":
             is_equal = elements_equal(a, b)
         if not is_equal.all():
             index = tuple(int(n) for n in np.argwhere(~np.atleast_1d(is_equal))[0])[: a.ndim]

@@ -58,7 +58,7 @@ class FuseMatMulPrologue(Pass):
         return each_graph(graph, lambda g: self.fuse(g, context))
 
     def fuse(self, graph: Graph, context: Context) -> Result:
-        products = [n for n in graph.nodes if isinstance(n.op, MatMul) and n.op.acc_dtype is None]
+        products = [n for n in graph.nodes if has_computed_weight(n)]
         if not products:
             return Result.unchanged(graph)
         grouping, misses, judge, bound = Grouping(graph), list[Miss](), Judge(context), bound_nodes(graph)
@@ -80,6 +80,15 @@ class FuseMatMulPrologue(Pass):
                 grouping.add(Group((node,), (x, *sources), node.results, op, RULE))
         result = regroup(grouping, self.name)
         return Result(result.graph, result.values, result.counts, misses)
+
+
+def has_computed_weight(node: Node) -> bool:
+    """Return whether a node is a product whose right operand is a matrix of known size that the program computes."""
+    if not isinstance(node.op, MatMul) or node.op.acc_dtype is not None:
+        return False
+    weight = node.operands[1]
+    assert weight is not None, "a product has two operands"
+    return weight.ndim == 2 and weight.type.is_static and not weight.node.is_leaf
 
 
 def is_read_by_products(graph: Graph, weight: Value) -> bool:
@@ -104,11 +113,9 @@ def load_of(weight: Value, bound: set[Node]) -> tuple[FusedLoop, tuple[Value, ..
     rows of the matrix as several axes where blocks or packed codes divide them.
 
     Args:
-        weight: `[k, n]`.
+        weight: `[k, n]`, the result of a node that is no leaf.
         bound: The nodes whose results are known once parameters are bound.
     """
-    if weight.ndim != 2 or not weight.type.is_static or weight.node.is_leaf:
-        return None
     members = members_before(weight, bound)
     sources = tuple(dict.fromkeys(v for n in members for v in n.present() if v.node not in members))
     if not members or len(sources) > SOURCES_LIMIT or len(members) > STEPS_LIMIT:
