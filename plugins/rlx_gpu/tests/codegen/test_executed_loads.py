@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plugins.rlx_gpu.tests.codegen.executors import EXECUTORS, Executor
+from plugins.rlx_gpu.tests.codegen.executors import EXECUTORS, ON_HIP, ON_LAVAPIPE, ON_POCL, Executor, slow
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import as_results
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
@@ -26,7 +26,7 @@ def layout_of(program: OpProgram) -> Layout:
     )
 
 
-@pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
+@pytest.mark.parametrize("executor", [*EXECUTORS, ON_LAVAPIPE, *slow(ON_HIP)], ids=repr)
 def test_products_with_a_load_are_numpys(executor: Executor) -> None:
     chosen = [
         p
@@ -57,7 +57,7 @@ def test_products_with_a_load_are_numpys(executor: Executor) -> None:
 def test_a_kernel_reads_codes_and_scales_alone() -> None:
     """One kernel, whose arguments are x, the arrays of the load and the result, and none of the size of the weight in f32."""
     (program,) = (p for p in SAMPLES if "u8[2, 4, 5]" in str(p.sample.types))
-    executor = EXECUTORS[0]
+    executor = ON_POCL
     problem = product_with_load(program.node, layout_of(program))
     code = print_product(problem, executor.language, executor.machine(Machine()), scalars_of(executor.language))
     assert code.launch.buffers == (0, 1, 2, 3, 4, 5)
