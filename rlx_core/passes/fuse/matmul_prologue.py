@@ -83,12 +83,12 @@ class FuseMatMulPrologue(Pass):
 
 
 def has_computed_weight(node: Node) -> bool:
-    """Return whether a node is a product whose right operand is a matrix of known size that the program computes."""
+    """Return whether a node is a product whose right operand is a matrix of known size, not empty, that the program computes."""
     if not isinstance(node.op, MatMul) or node.op.acc_dtype is not None:
         return False
     weight = node.operands[1]
     assert weight is not None, "a product has two operands"
-    return weight.ndim == 2 and weight.type.is_static and not weight.node.is_leaf
+    return weight.ndim == 2 and weight.type.is_static and weight.type.static_nbytes > 0 and not weight.node.is_leaf
 
 
 def is_read_by_products(graph: Graph, weight: Value) -> bool:
@@ -186,6 +186,8 @@ def row_axes(primitives: Graph, rows: int, columns: int) -> tuple[int, ...]:
 
     Args:
         primitives: The computation of the matrix.
+        rows: At least 1.
+        columns: At least 1.
     """
     ends = {1, rows}
     for node in primitives.nodes:
@@ -193,7 +195,7 @@ def row_axes(primitives: Graph, rows: int, columns: int) -> tuple[int, ...]:
             if type.size.__index__() < rows * columns:
                 continue  # repeated along rows, which it does not divide
             for size in accumulate(reversed(type.static_shape), mul, initial=1):
-                ends.update(n for n in (size, size // columns if columns and size % columns == 0 else 1) if n)
+                ends.update(n for n in (size, size // columns if size % columns == 0 else 1) if n)
     lengths = [1]
     for end in sorted(n for n in ends if n > 1 and rows % n == 0):
         if end % lengths[-1] == 0:

@@ -63,6 +63,8 @@ APART: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
         W,
     ),
     "two products of an input": (lambda x, w: (lambda d: mat_mul(x, d) + mat_mul(x + 1.0, d))(w.astype("f32")), W),
+    "no rows": (lambda x, w: mat_mul(x[:, :0], w.astype("f32")), {"w": "i8[0, 5]"}),
+    "no columns": (lambda x, w: mat_mul(x, w.astype("f32")), {"w": "i8[32, 0]"}),
     "a batch of weights": (lambda x, w: mat_mul(x, w.astype("f32")), {"w": "i8[2, 32, 5]"}),
 }
 
