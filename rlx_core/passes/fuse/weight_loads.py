@@ -90,7 +90,7 @@ class FuseWeightLoads(Pass):
 
 @frozen(eq=False)
 class LoadedRead:
-    """The op that replaces a product or a gather together with the computation of its weight, and what it reads."""
+    """The op that replaces a product or a gather together with the computation of its weight, and its operands."""
 
     op: FusedMatMulPrologue | FusedLoop
     operands: tuple[Value, ...]
@@ -112,10 +112,10 @@ class WeightLoad:
 
 
 def computed_weight(node: Node) -> Value | None:
-    """Return the weight of a product or a gather that the program computes: of known size, not empty; `None` if there is none.
+    """Return the weight of a product or a gather that the program computes, or `None`; its size is known and not 0.
 
-    The weight of a product is its right operand, a matrix; that of a gather along the first axis is the table, of which a run
-    reads only a part.
+    The weight of a product is its right operand, a matrix. The weight of a gather along the first axis is its table, of which a
+    run reads only a part.
     """
     if isinstance(node.op, MatMul) and node.op.acc_dtype is None:
         weight = node.operands[1]
