@@ -157,8 +157,8 @@ def rlx_passes() -> list[PassSpec]:
             summary="A product and the sums of a factor, by a library.",
         ),
         PassSpec(
-            "rlx.fuse-matmul-prologue",
-            "rlx_core.passes.fuse.matmul_prologue:FuseMatMulPrologue",
+            "rlx.fuse-weight-loads",
+            "rlx_core.passes.fuse.weight_loads:FuseWeightLoads",
             summary="A product and the computation of its weight from narrower data.",
         ),
         PassSpec(
@@ -223,7 +223,7 @@ LOOPS = ("merge-loops", "reuse-from-loops", "hoist-from-loops")
 
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
-    *("fuse-conv-batch-norm", "fuse-matmul-prologue", "fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu"),
+    *("fuse-conv-batch-norm", "fuse-weight-loads", "fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu"),
     *("fuse-shared-input-matmul",),
     *("fuse-softmax-cross-entropy", *CLEAN, "channels-last", "cse"),
 )

@@ -43,7 +43,7 @@ class Expansion:
 
     def __str__(self) -> str:
         sizes = f"{human_bytes(self.before)} to {human_bytes(self.after)}"
-        return f"expanded {self.name} to {self.type}, {sizes} (option passes.fuse-matmul-prologue.weights)"
+        return f"expanded {self.name} to {self.type}, {sizes} (option passes.fuse-weight-loads.weights)"
 
 
 @frozen(eq=False, repr=False)

@@ -72,6 +72,21 @@ def test_weights_of_four_bits_stay_packed(host: PluginHost) -> None:
     assert f.report.arena_nbytes < k * n * 4
 
 
+def test_an_embedding_of_codes_and_scales_is_decoded_where_it_is_read(host: PluginHost) -> None:
+    n, k = 300, 64
+    rng = np.random.default_rng(12)
+    codes, scales = rng.integers(0, 256, (n, k // 2)).astype("u1"), rng.standard_normal((n, k // 32, 1)).astype("f4")
+
+    def table(codes: Any, scales: Any) -> Any:
+        pairs = rlx.bitwise_and(rlx.bitwise_right_shift(codes[:, :, None], SHIFTS[:, 0]), np.uint8(15))
+        return rlx.reshape((rlx.astype(rlx.reshape(pairs, (n, k // 32, 32)), "f32") - np.float32(8)) * scales, (n, k))
+
+    f = on(host, lambda codes, scales, tokens: rlx.take(table(codes, scales), tokens, axis=0))
+    tokens = np.array([0, 7, 299, 7], np.int32)
+    np.testing.assert_array_equal(f(codes, scales, tokens), np.asarray(table(codes, scales))[tokens])
+    assert f.report.arena_nbytes < n * k * 4
+
+
 def test_its_language_is_printed(host: PluginHost) -> None:
     f = on(host, lambda x: rlx.exp(x))
     f(X)

@@ -162,7 +162,7 @@ def test_the_option_expands_weights_and_the_report_lists_them(name: str) -> None
     k = n = 256
     weight, arrays = arrays_of(name, k, n)
     x = random(np.random.default_rng(5), (4, k), "f4")
-    config = {"passes": {"fuse-matmul-prologue": {"weights": "expanded"}}}
+    config = {"passes": {"fuse-weight-loads": {"weights": "expanded"}}}
     packed, expanded = (
         rlx.compile(lambda p, x: x @ weight(*p), arrays, rlx.spec(f"f32[4, {k}]"), config=c) for c in (None, config)
     )
@@ -170,7 +170,7 @@ def test_the_option_expands_weights_and_the_report_lists_them(name: str) -> None
     (found,) = expanded.report.expansions
     assert found.after == k * n * 4
     assert found.before <= sum(a.nbytes for a in arrays) + 16
-    assert "option passes.fuse-matmul-prologue.weights" in str(expanded.report)
+    assert "option passes.fuse-weight-loads.weights" in str(expanded.report)
     assert "expanded" not in str(packed.report)
 
 

@@ -11,17 +11,18 @@ import pytest
 import rlx_core as rlx
 from rlx_core.ir.graph import Graph, Value, ambient_builder
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
+from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.structural import sum_axes, transpose
 from rlx_core.passes.dead_code import DeadCode
 from rlx_core.passes.fold_constants import FoldConstants
 from rlx_core.passes.fuse.mark_elementwise_regions import MarkElementwiseRegions
 from rlx_core.passes.fuse.matmul_epilogue import FuseMatMulEpilogue
-from rlx_core.passes.fuse.matmul_prologue import FuseMatMulPrologue
+from rlx_core.passes.fuse.weight_loads import FuseWeightLoads
 
 from ..programs import assert_equal_numbers, ops, program, run
 
-PASSES = [FuseMatMulPrologue(), DeadCode()]
+PASSES = [FuseWeightLoads(), DeadCode()]
 X, W = {"x": "f32[6, 32]"}, {"w": "i8[32, 5]"}
 SHIFTS = np.array([0, 4], np.uint8)
 
@@ -42,6 +43,13 @@ def nibbles(codes: Any) -> Any:
     return rlx.reshape(rlx.reshape(pairs, (4, 8, 5)), (32, 5))
 
 
+def column_blocks(codes: Any, scales: Any) -> Any:
+    """Codes `[n, k / 2]`, two to a byte, times a scale for each 4 columns, as `[n, k]`."""
+    rows, half = codes.shape
+    pairs = rlx.bitwise_and(rlx.bitwise_right_shift(codes[:, :, None], SHIFTS), np.uint8(15))
+    return rlx.reshape(rlx.reshape(pairs, (rows, half // 2, 4)).astype("f32") * scales[:, :, None], (rows, 2 * half))
+
+
 FUSED: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
     "a cast": (lambda x, w: mat_mul(x, w.astype("f32")), W),
     "a cast of a transposed weight": (lambda x, w: mat_mul(x, transpose(w, (1, 0)).astype("f32")), {"w": "i8[5, 32]"}),
@@ -51,6 +59,19 @@ FUSED: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
     "part of a weight": (lambda x, w: mat_mul(x, w.astype("f32")[:32]), {"w": "i8[40, 5]"}),
     "two codes to a byte": (lambda x, w: mat_mul(x, nibbles(w).astype("f32") - 8.0), {"w": "u8[16, 5]"}),
     "a batch": (lambda x, w: mat_mul(rlx.reshape(x, (2, 3, 32)), w.astype("f32")), W),
+}
+
+TABLE = {"ids": "u8[4]"}
+
+GATHERED: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
+    "a cast": (lambda w, ids: gather(w.astype("f32"), ids), {"w": "i8[32, 6]"}),
+    "a scale of rows": (lambda w, s, ids: gather(w.astype("f32") * s, ids), {"w": "i8[32, 6]", "s": "f32[32, 1]"}),
+    "two codes to a byte": (
+        lambda w, ids: gather(transpose(nibbles(w), (1, 0)).astype("f32") - 8.0, ids),
+        {"w": "u8[16, 5]"},
+    ),
+    "blocks along columns": (lambda w, s, ids: gather(column_blocks(w, s), ids), {"w": "u8[9, 8]", "s": "f32[9, 4]"}),
+    "a table of three axes": (lambda w, ids: gather(w.astype("f32"), ids), {"w": "f16[9, 2, 3]"}),
 }
 
 APART: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
@@ -65,6 +86,13 @@ APART: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
     "two products of an input": (lambda x, w: (lambda d: mat_mul(x, d) + mat_mul(x + 1.0, d))(w.astype("f32")), W),
     "no rows": (lambda x, w: mat_mul(x[:, :0], w.astype("f32")), {"w": "i8[0, 5]"}),
     "no columns": (lambda x, w: mat_mul(x, w.astype("f32")), {"w": "i8[32, 0]"}),
+    "a gather of as many elements": (lambda w, ids: gather(w.astype("f32"), ids), {"w": "i8[3, 6]", **TABLE}),
+    "a gather along columns": (lambda w, ids: gather(w.astype("f32"), ids, axis=1), {"w": "i8[32, 6]", **TABLE}),
+    "a gather of a wide table": (lambda w, ids: gather(w * 2.0, ids), {"w": "f32[32, 6]", **TABLE}),
+    "a gathered table that is a result": (
+        lambda w, ids: (lambda d: (gather(d, ids), d))(w.astype("f32")),
+        {"w": "i8[32, 6]", **TABLE},
+    ),
     "a batch of weights": (lambda x, w: mat_mul(x, w.astype("f32")), {"w": "i8[2, 32, 5]"}),
 }
 
@@ -81,7 +109,34 @@ def test_a_product_takes_in_the_computation_of_its_weight(name: str) -> None:
 @pytest.mark.parametrize("name", APART)
 def test_a_wide_or_shared_weight_stays_outside(name: str) -> None:
     make, types = APART[name]
-    assert "fused_matmul_prologue" not in ops(fused(make, **X, **types))
+    inputs = types if "ids" in types else {**X, **types}
+    assert not {"fused_matmul_prologue", "fused_loop"} & set(ops(fused(make, **inputs)))
+
+
+@pytest.mark.parametrize("name", GATHERED)
+def test_a_gather_takes_in_the_computation_of_its_table(name: str) -> None:
+    make, types = GATHERED[name]
+    before = program(make, **{**TABLE, **types})
+    after = run(PASSES, before).graph
+    assert {n for n in ops(after) if n not in ("reshape", "constant")} <= {"fused_loop", "fused_matmul_prologue"}
+    assert "fused_loop" in ops(after)
+    assert_equal_numbers(before, after)
+
+
+def test_a_gather_of_an_unknown_number_of_indices_takes_in_its_table() -> None:
+    after = fused(lambda w, ids: gather(w.astype("f32"), ids), w="i8[99, 6]", ids="u8[n]")
+    assert [n for n in ops(after) if n != "reshape"] == ["fused_loop"]
+
+
+def test_a_gather_and_a_product_of_a_parameter_read_it_both() -> None:
+    def tied(w: Any, ids: Any) -> Any:
+        wide = w.astype("f32")
+        return mat_mul(gather(wide, ids), transpose(wide, (1, 0)))
+
+    before = program(tied, **TABLE, params={"w": "i8[32, 6]"})
+    after = run(PASSES, before).graph
+    assert ops(after) == ["fused_loop", "fused_matmul_prologue"]
+    assert_equal_numbers(before, after)
 
 
 def test_two_products_of_a_parameter_read_it_both() -> None:
@@ -121,7 +176,7 @@ def test_a_region_after_the_product_joins_it() -> None:
 
 def test_expanded_weights_are_computed_outside() -> None:
     before = program(FUSED["a cast"][0], **X, **W)
-    assert run([FuseMatMulPrologue(weights="expanded")], before).graph is before
+    assert run([FuseWeightLoads(weights="expanded")], before).graph is before
 
 
 def test_a_narrow_constant_stays_narrow() -> None:
