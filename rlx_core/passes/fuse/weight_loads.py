@@ -164,8 +164,8 @@ def product_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead
 
 def gather_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead | None:
     """Return a loop that computes those rows of a table that are read, or `None` if the table is no load."""
-    rows, *rest = weight.type.static_shape
-    load = load_of(weight, bound, lambda primitives: (rows, *divided(primitives, prod(rest), rows)))
+    rows, *row_shape = weight.type.static_shape
+    load = load_of(weight, bound, lambda primitives: (rows, *divided(primitives, prod(row_shape), rows)))
     indices = node.operands[1]
     assert indices is not None, "a gather has two operands"
     if load is None:
