@@ -26,7 +26,7 @@ from rlx_core.emit.table import GENERATED, TIERS, DeviceTable, loop_rows
 from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, Fact
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.select.backend import ABSENT, Backend, Bindings, Level, Listing, ObjectStore, Program, Target
+from rlx_core.pipeline.select.backend import ABSENT, Backend, Level, Listing, ObjectStore, Params, Program, Target
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack
 from rlx_core.run.control import control_rows
@@ -191,7 +191,7 @@ class DeviceBackend(Backend):
         return [evolve(each, text=each.text and self.translated(each.text, level, device, chosen)) for each in entries]
 
     def pack(
-        self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
+        self, programs: Sequence[tuple[Lir, Params]], target: Target, variant: str | None, keep: Keep
     ) -> PackedCode:
         device = expect_device(target)
         language = self._made(device)[0]

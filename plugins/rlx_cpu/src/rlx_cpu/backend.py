@@ -13,13 +13,13 @@ from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import (
     Backend,
-    Bindings,
     Blobs,
     Keep,
     Level,
     Listing,
     ObjectStore,
     PackedCode,
+    Params,
     Program,
     Target,
     Unpack,
@@ -89,7 +89,7 @@ class CpuBackend(Backend):
         return tier.listings(lir, target.kernels, options.get("options", {}), level, steps)
 
     def pack(
-        self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
+        self, programs: Sequence[tuple[Lir, Params]], target: Target, variant: str | None, keep: Keep
     ) -> PackedCode:
         reason = tier.reason_without() or (None if sys.platform == "linux" else "code for packages is made on Linux")
         if reason is not None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Builder, Graph, Value
-from rlx_core.pipeline.backend import Bindings, Target
+from rlx_core.pipeline.backend import Params, Target
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.planner import make_lir
 from rlx_core.system.records import evolve, frozen
@@ -83,7 +83,7 @@ class Preparation:
         lir = make_lir(graph, target, choose=lambda node: kernel if node.op == self.function.node.op else None)
         isa = evolve(self.settings.isa, machine=machine_with(self.settings.isa.machine, candidate))
         program = self.build(lir, evolve(self.settings, isa=isa, tuning=None))
-        program.bind(Bindings(params))
+        program.bind(Params(params))
         return lambda: program.run(inputs)
 
     def _graph(self) -> tuple[Graph, list[np.ndarray], dict[str, np.ndarray]]:

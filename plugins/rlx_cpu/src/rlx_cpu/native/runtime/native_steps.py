@@ -54,7 +54,7 @@ class PackedOperand:
 
     Attributes:
         word: The word of the table that holds the address of the packed bytes.
-        key: Its identity among the packed operands of a binding.
+        key: Its identity among the packed operands of one version: the parameter's name, or the constant, comes first.
     """
 
     word: int
@@ -91,7 +91,7 @@ class Run:
     has_threaded: bool
 
 
-_packed_weights: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
+_shared_packed: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
 """Packed operands of immutable arrays, which executables share. Whatever refers to packed bytes also refers to the array, whose
 identity is part of the key and so belongs to no other array meanwhile."""
 
@@ -157,7 +157,7 @@ class NativeCode(Code):
         from rlx_cpu.native.llvm.background import share_out  # here, because packages have their operands packed
 
         caches = [
-            self.native.packed_constants if each.location.buffer.kind == "constant" else frame.params.made
+            self.native.packed_constants if each.location.buffer.kind == "constant" else frame.params.prepared.packed
             for each in self._packs
         ]
         shared = [self._shared_key(frame, each) for each in self._packs]
@@ -165,7 +165,7 @@ class NativeCode(Code):
         for number, (each, cache) in enumerate(zip(self._packs, caches, strict=True)):
             if each.key in cache:
                 continue
-            packed = None if shared[number] is None else _packed_weights.get(shared[number])
+            packed = None if shared[number] is None else _shared_packed.get(shared[number])
             if packed is None:
                 missing.setdefault((id(cache), each.key), number)
             else:
@@ -182,7 +182,7 @@ class NativeCode(Code):
             packed = each.pack.pack(array, memory[starts[number] :][: each.pack.capacity])
             caches[number][each.key] = packed
             if shared[number] is not None:
-                _packed_weights[shared[number]] = packed
+                _shared_packed[shared[number]] = packed
 
         settings = self.native.settings
         share_out(pack_one, starts, settings.threads if memory.nbytes >= settings.machine.serial_pack_nbytes else 1)
@@ -190,10 +190,10 @@ class NativeCode(Code):
 
     def _shared_key(self, frame: Frame, operand: PackedOperand) -> Hashable:
         """The identity of a packed operand in this process; `None` if the array that it is packed from may change."""
-        buffer = operand.location.buffer
-        if buffer.number not in frame.params.immutable or buffer.kind != "param":
+        name, *arrangement = operand.key
+        if name not in frame.params.prepared.immutable:  # of constants there is no name
             return None
-        return id(frame.params.arrays[buffer.number]), operand.key[1:]
+        return id(frame.params.arrays[operand.location.buffer.number]), *arrangement
 
     # ---------------------------------------------------------------------------------------------- running
 
