@@ -178,7 +178,7 @@ NATIVE = (
     ("products",),
     ("attention",),
     ("kernels",),
-    ("coverage", "listing", "replay", "sharing", "tuning"),
+    ("listing", "replay", "sharing", "tuning"),
 )
 """Folders and modules of the CPU's native tier, from the bottom up: each imports only itself and what is below it."""
 

@@ -14,7 +14,7 @@ from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts, Driver
 from rlx_core.emit.code import CompiledPlan, functions_of
-from rlx_core.emit.emitters import Language, emitter_of
+from rlx_core.emit.emitters import Language
 from rlx_core.emit.listing import listings
 from rlx_core.emit.modules import build_modules
 from rlx_core.emit.movement import movement_rows
@@ -27,7 +27,7 @@ from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, Fa
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.select.backend import ABSENT, Backend, Level, Listing, ObjectStore, Params, Program, Target
-from rlx_core.pipeline.select.kernels import Kernel, KernelTable
+from rlx_core.pipeline.select.kernels import Kernel, KernelTable, emitter_of
 from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack
 from rlx_core.run.control import control_rows
 from rlx_core.run.packaged.plan_form import reason_against_version

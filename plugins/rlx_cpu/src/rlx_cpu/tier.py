@@ -153,9 +153,8 @@ def native_tier_program(
     if chosen is None:
         return None
     from rlx_cpu.native.runtime.program import native_program
-    from rlx_cpu.native.table import ProgramEmitters, native
 
-    return native_program(lir, table, ProgramEmitters(native, table), chosen, poison=poison)
+    return native_program(lir, table, chosen, poison=poison)
 
 
 def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
@@ -179,14 +178,13 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
         return None
     from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
     from rlx_cpu.native.runtime.program import native_program
-    from rlx_cpu.native.table import ProgramEmitters, native
 
     assert isinstance(code, CompiledSteps), "it is what a native program had"
     # CPUs are counted only for code that can use several: it takes longer than all the rest.
     assert isinstance(code.settings, Settings), "it was compiled here"
     if code.uses_threads and code.settings != settings(options):
         return None
-    return native_program(lir, table, ProgramEmitters(native, table), code.settings, code.on(lir))
+    return native_program(lir, table, code.settings, code.on(lir))
 
 
 @contextmanager
@@ -196,8 +194,7 @@ def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator
         yield
         return
     from rlx_cpu.native.llvm import jit
-    from rlx_cpu.native.runtime.code import STEPS
-    from rlx_cpu.native.runtime.linked import code_of
+    from rlx_cpu.native.runtime.code import STEPS, code_of
 
     with jit.keeping(objects):
         code_of(STEPS)
@@ -220,14 +217,13 @@ def listings(
     chosen = settings(options)
     assert chosen is not None, "only the native tier has levels of its own"
     from rlx_cpu.native import listing
-    from rlx_cpu.native.table import ProgramEmitters, native
 
     if chosen.tuning is None:
-        return listing.listings(lir, ProgramEmitters(native, table), chosen, level, steps)
+        return listing.listings(lir, table, chosen, level, steps)
     from rlx_cpu.native.runtime.program import tunable_functions
 
     tuned = chosen.tuning.selected(tunable_functions(lir), table, chosen)
-    return listing.listings(lir, ProgramEmitters(native, table), chosen, level, steps, tuned.machines)
+    return listing.listings(lir, table, chosen, level, steps, tuned.machines)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:

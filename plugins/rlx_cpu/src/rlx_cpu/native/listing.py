@@ -7,9 +7,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.listing import shared_listings
 from rlx_core.system.records import evolve
-from rlx_cpu.native.contract import Emitters, SizedForm
+from rlx_cpu.native.contract import SizedForm
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.llvm.optimise import assembly, new_module
 from rlx_cpu.native.machine import CpuMachine
@@ -27,7 +28,7 @@ LEVELS = (
 
 def listings(
     lir: Lir,
-    table: Emitters,
+    kernels: KernelTable,
     settings: Settings,
     level: str,
     steps: Sequence[int],
@@ -40,7 +41,7 @@ def listings(
     """
     selected = frozenset(steps)
     native = {number: layout for number, layout in layouts(lir) if number in selected}
-    sized = sized_steps(lir, native, table, settings.isa)
+    sized = sized_steps(lir, native, kernels, settings.isa)
 
     def reason_without(number: int) -> str | None:
         return None if number in native else reason_to_drive(lir.steps[number]) or "runs with NumPy"
@@ -52,7 +53,7 @@ def listings(
         function = Function(step.kernel, step.node, native[number], step.nested, step.nested_offset)
         if machines:
             function = evolve(function, machine=machines.get(function.key))
-        return code(function, table, settings, level, number), ""
+        return code(function, kernels, settings, level, number), ""
 
     def function_of(number: int) -> object:
         return lir.steps[number].node.op, lir.steps[number].kernel, native[number]
@@ -60,11 +61,11 @@ def listings(
     return shared_listings(steps, reason_without, function_of, code_of)
 
 
-def code(function: Function, table: Emitters, settings: Settings, level: str, number: int) -> str:
+def code(function: Function, kernels: KernelTable, settings: Settings, level: str, number: int) -> str:
     """Return the function of one step, by its number."""
     title = title_of(function.node)
     module = new_module(title)
-    emit_step(module, f"step{number}_{title}", function, table, settings.isa)
+    emit_step(module, f"step{number}_{title}", function, kernels, settings.isa)
     return str(module) if level == "llvm" else assembly(module, settings.isa)
 
 

@@ -19,7 +19,7 @@ from rlx_core.ir.provenance import Source
 from rlx_core.run.packaged.plan_form import PackedPlan, PlanWriter, buffer_from, expect_inside
 from rlx_core.run.packaged.reading import every, line_of, number
 from rlx_core.run.plan import BufferId
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.runtime.code import ProgramCode
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, RunSettings
@@ -79,7 +79,7 @@ class PackedProgram:
 
     def compiled(self, code: ProgramCode | None, settings: RunSettings) -> CompiledSteps:
         """The steps with their code."""
-        steps = {i: each.with_code(code) for i, each in self.steps.items()}
+        steps = {i: evolve(each, code=code) for i, each in self.steps.items()}
         emitted = [each.emitted for each in steps.values()]
         scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in emitted), default=0)
         return CompiledSteps((), steps, self.words, scratch, settings)

@@ -19,7 +19,7 @@ from rlx_core.run.memory import HostMemory
 from rlx_core.run.packaged.plan_form import PLAN_VERSION, PlanWriter
 from rlx_core.run.plan import Locations
 from rlx_core.system.records import define
-from rlx_cpu.native.contract import Emitted, Emitters
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm.background import yielding
 from rlx_cpu.native.llvm.isa import Isa, host_isa, portable
 from rlx_cpu.native.llvm.objects import Making
@@ -30,7 +30,7 @@ from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
 from rlx_cpu.native.runtime.native_steps import arguments_of, packs_of
 from rlx_cpu.native.runtime.own_code import module_of
 from rlx_cpu.native.runtime.steps import emit_function, functions_of, laid_out, reason_to_drive
-from rlx_cpu.native.table import ProgramEmitters, is_native, native
+from rlx_cpu.native.table import is_native
 from rlx_cpu.native.work import estimated_us
 from rlx_cpu.packaged.features import NEEDS
 from rlx_cpu.packaged.form import program_form
@@ -50,7 +50,7 @@ def packed(programs: Sequence[tuple[Lir, Params]], table: KernelTable, variant: 
     host = host_isa()
     assert host is not None, "where there is native code there is an instruction set"
     isa = portable(variant or host.name)
-    writer = Writer(isa, ProgramEmitters(native, table), keep)
+    writer = Writer(isa, table, keep)
     forms = [writer.add(lir, params) for lir, params in programs]
     arch, needs = NEEDS[isa.name]
     runtime = {name: writer.module(name) for name in (STEPS, ENTRY, RESULT_MEMORY)}
@@ -73,12 +73,12 @@ class Writer:
 
     Attributes:
         isa: The instruction set, as portable code.
-        table: The emitters.
+        kernels: The kernels of the programs' target.
         keep: Stores bytes.
     """
 
     isa: Isa
-    table: Emitters
+    kernels: KernelTable
     keep: Keep
     _known: dict[tuple[str, object, Layout], Emitted | None] = field(factory=dict)
     _making: Making = field(init=False)
@@ -112,7 +112,7 @@ class Writer:
                 key = (each.kernel, each.node.op, each.layout)
                 if key not in self._known:
                     module = new_module("program", self.isa)
-                    self._known[key] = emit_function(module, len(self._known), each, self.table, self.isa)
+                    self._known[key] = emit_function(module, len(self._known), each, self.kernels, self.isa)
                     self._making.add(module)
                 emitted = self._known[key]
                 assert emitted is not None, "what is native has an emitter"

@@ -25,10 +25,10 @@ from rlx_core.system.records import define, frozen
 from rlx_cpu.native.contract import ALIGNMENT, Pack
 from rlx_cpu.native.llvm.c_library import has_clock
 from rlx_cpu.native.runtime import entry_plan, interpreter
-from rlx_cpu.native.runtime.calls import Call, call_words, team_for
+from rlx_cpu.native.runtime.calls import call_words, contents_of_pool
 from rlx_cpu.native.runtime.compiled import CompiledSteps
-from rlx_cpu.native.runtime.entry import NativeEntry, build
-from rlx_cpu.native.runtime.entry_words import Mode
+from rlx_cpu.native.runtime.entry import build, contents_of_calls, contents_of_ends
+from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
 from rlx_cpu.native.runtime.pool_words import RECORD_WORDS
@@ -211,18 +211,13 @@ class NativeCode(Code):
     def _new_run(self, numbers: tuple[int, ...]) -> Run:
         threads, machine = self.native.settings.threads, self.native.settings.machine
         steps = [(number, self.native.steps[number]) for number in numbers]
-        phases = [
-            (n, each, name) for n, each in steps for name in (each.emitted.prologue, each.emitted.function) if name
-        ]
         calls = [
-            Call(
-                each.address_of(name), 8 * each.first, each.emitted.parts, each.emitted.uses_threads, each.emitted.polls
-            )
-            for _, each, name in phases
+            (n, (each, name)) for n, each in steps for name in (each.emitted.prologue, each.emitted.function) if name
         ]
         has_threaded = any(each.emitted.uses_threads or each.emitted.shares for _, each in steps)
         uses_threads = has_threaded and self._takes_longer(numbers, machine.serial_us)
-        return Run(call_words(calls, threads), tuple(n for n, *_ in phases), uses_threads, has_threaded)
+        words = call_words([call for _, call in calls], threads)
+        return Run(words, tuple(n for n, _ in calls), uses_threads, has_threaded)
 
     def _call(self, run: Run, table: Table, profile: Profile | None) -> None:
         settings, count = self.native.settings, len(run.steps)
@@ -277,10 +272,6 @@ class NativeCode(Code):
 
     def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any]:
         frame = program.frames.take(program.shared.params)  # the entry's own from now on
-        return build(self._entry_parts(program, frame, name))
-
-    def _entry_parts(self, program: PlannedProgram, frame: Frame, name: str) -> NativeEntry:
-        """Return the parts of an entry that owns this frame; `name` is the program's in errors."""
         table: Table = frame.calls
         base, settings = table.words.ctypes.data, self.native.settings
         words = {
@@ -302,22 +293,20 @@ class NativeCode(Code):
             for run in runs:
                 self._call(run, table, None)
 
+        def fault() -> None:
+            self._raise(table)
+
         mode = self.mode(runs)
-        return NativeEntry(
-            ends.inputs,
-            ends.outputs,
-            calls,
-            mode,
-            work,
-            lambda: self._raise(table),
-            table.status,
-            ends.copies,
-            [(address_of(a), address_of(a) + a.nbytes) for a in params],
-            keeps=(frame, table, self, ends, runs),
-            team=team_for(runs[0].words, base, settings.threads, settings.spin_us)
-            if mode in (Mode.AWAKE, Mode.SHARED)
-            else None,
-        )
+        contents = {
+            **contents_of_ends(ends.inputs, ends.outputs, ends.copies, params),
+            **contents_of_calls(calls, table.status),
+            Word.MODE: mode,
+            Word.FAULT: fault,
+            Word.WORK: work,
+        }
+        if mode in (Mode.AWAKE, Mode.SHARED):
+            contents |= contents_of_pool(runs[0].words, table.words, settings.threads, settings.spin_us)
+        return build(contents, frame, table, self, ends, runs)
 
     def mode(self, runs: Sequence[Run]) -> Mode:
         """Return the threads that run a program, by its estimated time on one thread."""
