@@ -15,6 +15,7 @@ from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.llvm.optimise import assembly, new_module
 from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.runtime.compiled import Settings
+from rlx_cpu.native.runtime.program import tunable_functions
 from rlx_cpu.native.runtime.sizing import module_of, sized_steps
 from rlx_cpu.native.runtime.steps import emit_step, layouts, reason_to_drive
 
@@ -32,14 +33,12 @@ def listings(
     settings: Settings,
     level: str,
     steps: Sequence[int],
-    machines: Mapping[Hashable, CpuMachine] | None = None,
 ) -> list[Listing]:
-    """Return the code of some steps at one of `LEVELS`; each function is in a separate module.
-
-    Args:
-        machines: See `compile_steps`.
-    """
+    """Return the code of some steps at one of `LEVELS`; each function is in a separate module."""
     selected = frozenset(steps)
+    machines: Mapping[Hashable, CpuMachine] = {}
+    if settings.tuning is not None:
+        machines = settings.tuning.selected(tunable_functions(lir), kernels, settings).machines
     native = {number: layout for number, layout in layouts(lir) if number in selected}
     sized = sized_steps(lir, native, kernels, settings.isa)
 

@@ -21,8 +21,9 @@ from rlx_core.pipeline.profile import watchers
 from rlx_core.run.memory import address_of
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime import interpreter
-from rlx_cpu.native.runtime.code import ENTRY, ProgramCode, code_of
+from rlx_cpu.native.runtime.code import ENTRY, ProgramCode
 from rlx_cpu.native.runtime.entry_words import FRESH, Word
+from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory import allocator_for
 
 __all__ = ["Content", "EntryArgument", "EntryResult", "ResultCopy", "build", "contents_of_calls", "contents_of_ends"]

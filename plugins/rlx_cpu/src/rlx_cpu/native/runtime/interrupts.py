@@ -16,8 +16,9 @@ from rlx_core.system.locks import in_child
 from rlx_cpu.native.contract import NO_NUMBER, STATUS_LEFT
 from rlx_cpu.native.llvm.c_library import has_clock
 from rlx_cpu.native.runtime import interpreter
-from rlx_cpu.native.runtime.code import ENTRY, code_of
+from rlx_cpu.native.runtime.code import ENTRY
 from rlx_cpu.native.runtime.interrupt_words import CAUGHT, MAIN_THREAD, RECORD_BYTES
+from rlx_cpu.native.runtime.linked import code_of
 
 __all__ = ["clear", "raise_caught", "status_rows"]
 

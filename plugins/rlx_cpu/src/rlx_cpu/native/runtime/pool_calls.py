@@ -6,7 +6,8 @@ import ctypes
 import time
 from functools import cache
 
-from rlx_cpu.native.runtime.code import STEPS, ProgramCode, code_of
+from rlx_cpu.native.runtime.code import STEPS, ProgramCode
+from rlx_cpu.native.runtime.linked import code_of
 
 __all__ = ["Runtime", "runtime"]
 
