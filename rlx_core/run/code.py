@@ -87,7 +87,7 @@ class Code(ABC):
         return
 
     def unused_scratch(self, frame: Frame, number: int) -> np.ndarray | None:
-        """The scratch memory beyond that of a step, for poison mode."""
+        """The scratch memory that a step does not use, for poison mode."""
         return None
 
     def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any] | None:

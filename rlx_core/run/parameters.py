@@ -61,7 +61,7 @@ def bind_params(
     prepared = params if isinstance(params, Params) else Params(params)
     transferred, prepared.transferred = prepared.transferred, 0
     if len(prepared) != len(plan.params):
-        # Copies that other programs made of these arrays are valid here only if all parameters of this program are among them.
+        # Copies of these arrays are valid here only if all parameters of this program are among them.
         prepared = Params({**before.prepared, **prepared}, prepared.immutable)
     arrays: dict[int, Any] = {}
     on_host: dict[int, np.ndarray] = {}

@@ -55,10 +55,19 @@ class DeviceWriter:
         packed_programs = [self._program(lir, params) for lir, params in programs]
         facts, level = self.device.facts, self.language.level
         dtypes = {v.dtype.name for lir, _ in programs for node in lir.graph.nodes for v in node.results}
+        wanted = Wanted(
+            language=level.name,
+            name=facts.name,
+            driver=facts.driver,
+            alignment=facts.alignment,
+            group_size=max(size for _, size in packed_programs),
+            shared_nbytes=facts.shared_nbytes,
+            subgroup=facts.subgroup,
+            features=tuple(sorted(self.features)),
+            dtypes=tuple(sorted(dtypes)),
+        )
         form = {
-            "wanted": Wanted.of(
-                facts, level.name, dtypes, self.features, max(size for _, size in packed_programs)
-            ).to_json(),
+            "wanted": wanted.to_json(),
             "plans": PLAN_VERSION,
             "modules": self._modules([lir for lir, _ in programs]),
             "programs": [form for form, _ in packed_programs],

@@ -13,11 +13,10 @@ import numpy as np
 from attrs import asdict
 
 from rlx_core.codegen.places import Fault
-from rlx_core.errors import Fact, FormatError
+from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, items, need, optional
-from rlx_core.ir.provenance import Source
 from rlx_core.run.packaged.plan_form import PackedPlan, PlanWriter, buffer_from, expect_inside
-from rlx_core.run.packaged.reading import every, line_of, number
+from rlx_core.run.packaged.reading import every, node_form, node_from, number
 from rlx_core.run.plan import BufferId
 from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import Emitted
@@ -108,7 +107,7 @@ def program_form(
 
 
 def _step_form(each: NativeStep, microseconds: float) -> Json:
-    emitted, source = each.emitted, each.where.where
+    emitted = each.emitted
     return {
         "function": emitted.function,
         "prologue": emitted.prologue,
@@ -123,8 +122,7 @@ def _step_form(each: NativeStep, microseconds: float) -> Json:
         "shared": emitted.shared_stride,
         "status": each.status,
         "fault": None if emitted.fault is None else asdict(emitted.fault),
-        "label": each.where.value,
-        "line": [source.file, source.line] if isinstance(source, Source) else None,
+        **node_form(each.where),
     }
 
 
@@ -132,8 +130,6 @@ def _step(row: dict[str, Any], words: int) -> NativeStep:
     def word(name: str) -> int | None:
         return None if row.get(name) is None else number(row[name], "a word", high=words)
 
-    line = line_of(row.get("line"))
-    label = need(row.get("label"), str, "a label")
     emitted = Emitted(
         function=need(row.get("function"), str, "a function"),
         prologue=optional(row.get("prologue"), str, "a prologue"),
@@ -153,7 +149,7 @@ def _step(row: dict[str, Any], words: int) -> NativeStep:
         workspace=word("workspace"),
         packs=(),
         status=word("status"),
-        node=Fact("node", label, None if line is None else Source(*line)),
+        node=node_from(row),
     )
 
 

@@ -26,7 +26,7 @@ from rlx_cpu.native.runtime.entry_words import FRESH, Word
 from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory import allocator_for
 
-__all__ = ["Content", "EntryArgument", "EntryResult", "ResultCopy", "build", "contents_of_calls", "contents_of_ends"]
+__all__ = ["Content", "EntryArgument", "EntryResult", "ResultCopy", "build", "contents_of_ends"]
 
 _DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
 _FASTCALL: Final = 0x80
@@ -117,16 +117,6 @@ def contents_of_ends(
         Word.OUTPUT_RECORDS: _words(w for result in outputs for w in _output_record(result)),
         Word.COPIES: len(copies),
         Word.COPY_RECORDS: _words(w for c in copies for w in (c.into, c.source, c.nbytes)),
-    }
-
-
-def contents_of_calls(calls: Sequence[tuple[int, int]], statuses: np.ndarray) -> dict[Word, Content]:
-    """The words about the steps: the addresses of each function and of its buffers, and four words for each step with faults."""
-    return {
-        Word.CALLS: len(calls),
-        Word.CALL_RECORDS: _words(w for call in calls for w in call),
-        Word.STATUSES: statuses,
-        Word.STATUS_COUNT: len(statuses),
     }
 
 

@@ -27,7 +27,7 @@ from rlx_cpu.native.llvm.c_library import has_clock
 from rlx_cpu.native.runtime import entry_plan, interpreter
 from rlx_cpu.native.runtime.calls import call_words, contents_of_pool
 from rlx_cpu.native.runtime.compiled import CompiledSteps
-from rlx_cpu.native.runtime.entry import build, contents_of_calls, contents_of_ends
+from rlx_cpu.native.runtime.entry import build, contents_of_ends
 from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
@@ -287,7 +287,7 @@ class NativeCode(Code):
         ends = entry_plan.ends(program.plan, words, address, name)
         params = [array for array in frame.params.arrays.values() if array.size]
         runs = [self.run_of(part) for part in program.parts if isinstance(part, Calls)]
-        calls = [(int(code), base + int(first)) for run in runs for code, first, *_ in run.words]
+        calls = np.array([(code, base + first) for run in runs for code, first, *_ in run.words], np.int64)
 
         def work() -> None:
             for run in runs:
@@ -299,7 +299,10 @@ class NativeCode(Code):
         mode = self.mode(runs)
         contents = {
             **contents_of_ends(ends.inputs, ends.outputs, ends.copies, params),
-            **contents_of_calls(calls, table.status),
+            Word.CALLS: len(calls),
+            Word.CALL_RECORDS: calls,
+            Word.STATUSES: table.status,
+            Word.STATUS_COUNT: len(table.status),
             Word.MODE: mode,
             Word.FAULT: fault,
             Word.WORK: work,
