@@ -35,10 +35,16 @@ class Code(ABC):
     Attributes:
         steps: The numbers of the steps that it runs; the others run on the host, or have nothing to compute.
         arguments: Buffer → which arguments of which calls are addresses in it, as `place` understands it.
+        workspace_nbytes: Bytes of memory that calls need in addition to the plan's.
+        origin: See `Program.code_origin`.
+        tuned: See `Program.tuned`.
     """
 
     steps: frozenset[int]
     arguments: Mapping[BufferId, Any]
+    workspace_nbytes: int = 0
+    origin: str | None = None
+    tuned: Sequence[TunedProblem] = ()
 
     @abstractmethod
     def prepare(self, frame: Frame) -> Any:
@@ -79,9 +85,6 @@ class Code(ABC):
         """
         return None
 
-    workspace_nbytes: int = 0
-    """Bytes of memory that calls need in addition to the plan's."""
-
     def poison_scratch(self, frame: Frame) -> None:
         """Fill the scratch memory of calls, for poison mode."""
         return
@@ -101,16 +104,6 @@ class Code(ABC):
     def shared(self, lir: Lir) -> object | None:
         """See `Program.code`."""
         return None
-
-    @property
-    def origin(self) -> str | None:
-        """See `Program.code_origin`."""
-        return None
-
-    @property
-    def tuned(self) -> Sequence[TunedProblem]:
-        """See `Program.tuned`."""
-        return ()
 
 
 class HostCode(Code):

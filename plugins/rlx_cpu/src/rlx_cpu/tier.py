@@ -171,12 +171,10 @@ def isa_of(options: Mapping[str, Any]) -> Isa | None:
     mode = tune_of(options)
     requested = options.get("cpu.isa", "auto")
     if not is_native(options):
-        if requested != "auto":
-            reason = reason_without() or "cpu.tier is numpy"
-            raise ConfigError(f"cpu.isa: {requested} needs native code, and there is none", Fact("because", reason))
-        if mode != "off":
-            reason = reason_without() or "cpu.tier is numpy"
-            raise ConfigError(f"cpu.tune: {mode} needs native code, and there is none", Fact("because", reason))
+        for name, value, default in (("isa", requested, "auto"), ("tune", mode, "off")):
+            if value != default:
+                reason = Fact("because", reason_without() or "cpu.tier is numpy")
+                raise ConfigError(f"cpu.{name}: {value} needs native code, and there is none", reason)
         return None
     from rlx_cpu.native.llvm.isa import named
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.listing import shared_listings
 from rlx_core.system.records import evolve
-from rlx_cpu.native.contract import SizedForm
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.llvm.optimise import assembly, new_module
 from rlx_cpu.native.machine import CpuMachine
@@ -46,34 +44,18 @@ def listings(
         return None if number in native else reason_to_drive(lir.steps[number]) or "runs with NumPy"
 
     def code_of(number: int) -> tuple[str, str]:
-        if number in sized:
-            return sized_code(lir, settings, level, number, sized[number].form), ""
         step = lir.steps[number]
-        function = Function(step.kernel, step.node, native[number], step.nested, step.nested_offset)
-        if machines:
-            function = evolve(function, machine=machines.get(function.key))
-        return code(function, kernels, settings, level, number), ""
+        title = step.node.op.name.rpartition(".")[2]
+        name = f"step{number}_{title}"
+        if number in sized:
+            module, _ = module_of(sized[number].form, f"{name}_of_all_sizes")
+        else:
+            function = Function(step.kernel, step.node, native[number], step.nested, step.nested_offset)
+            module = new_module(title)
+            emit_step(module, name, evolve(function, machine=machines.get(function.key)), kernels, settings.isa)
+        return (str(module) if level == "llvm" else assembly(module, settings.isa)), ""
 
     def function_of(number: int) -> object:
         return lir.steps[number].node.op, lir.steps[number].kernel, native[number]
 
     return shared_listings(steps, reason_without, function_of, code_of)
-
-
-def code(function: Function, kernels: KernelTable, settings: Settings, level: str, number: int) -> str:
-    """Return the function of one step, by its number."""
-    title = title_of(function.node)
-    module = new_module(title)
-    emit_step(module, f"step{number}_{title}", function, kernels, settings.isa)
-    return str(module) if level == "llvm" else assembly(module, settings.isa)
-
-
-def sized_code(lir: Lir, settings: Settings, level: str, number: int, form: SizedForm) -> str:
-    """Return the function of a dynamic-shape form of one step."""
-    module, _ = module_of(form, f"step{number}_{title_of(lir.steps[number].node)}_of_all_sizes")
-    return str(module) if level == "llvm" else assembly(module, settings.isa)
-
-
-def title_of(node: Node) -> str:
-    """The name of an op without its domain."""
-    return node.op.name.rpartition(".")[2]

@@ -78,10 +78,7 @@ class PackedProgram:
 
     def compiled(self, code: ProgramCode | None, settings: RunSettings) -> CompiledSteps:
         """The steps with their code."""
-        steps = {i: evolve(each, code=code) for i, each in self.steps.items()}
-        emitted = [each.emitted for each in steps.values()]
-        scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in emitted), default=0)
-        return CompiledSteps((), steps, self.words, scratch, settings)
+        return CompiledSteps((), {i: evolve(each, code=code) for i, each in self.steps.items()}, self.words, settings)
 
 
 def program_form(

@@ -118,7 +118,6 @@ class CompiledSteps:
     codes: tuple[jit.JitCode, ...]
     steps: Mapping[int, NativeStep]
     table_words: int
-    workspace: int
     settings: RunSettings
     packed_constants: dict[Hashable, np.ndarray] = field(factory=dict)
     for_all: frozenset[int] = frozenset()
@@ -146,6 +145,12 @@ class CompiledSteps:
         """The same code for an equal plan, with nothing that a program made for itself."""
         steps = {number: evolve(each, step=lir.steps[number]) for number, each in self.steps.items()}
         return evolve(self, steps=steps, packed_constants={})
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of scratch memory of all threads; steps follow one another and share them."""
+        emitted = (each.emitted for each in self.steps.values())
+        return max((e.workspace_stride * self.settings.threads + e.shared_stride for e in emitted), default=0)
 
     def scratch_of(self, number: int) -> int:
         """The bytes of scratch memory that a step by its number may use: all threads' together."""

@@ -37,7 +37,6 @@ from rlx_cpu.profile import add_native
 if TYPE_CHECKING:
     from rlx_core.ir.types import TensorType
     from rlx_core.run.program import PlannedProgram
-    from rlx_core.tuning.tuner import TunedProblem
 
 __all__ = ["Arguments", "NativeCode", "PackedOperand", "TakesLonger", "arguments_of", "packs_of"]
 
@@ -120,7 +119,7 @@ class NativeCode(Code):
         self.native, self.arguments, self._packs = compiled, arguments, packs
         self._takes_longer, self._reason_on_host, self._margin = takes_longer, reason_on_host, margin
         self.steps = frozenset(compiled.steps)
-        self.workspace_nbytes = compiled.workspace
+        self.workspace_nbytes, self.origin, self.tuned = compiled.workspace, compiled.origin, compiled.tuned
         self._statuses = [each for each in compiled.steps.values() if each.status is not None]
         self._runs: dict[tuple[int, ...], Run] = {}
 
@@ -128,7 +127,7 @@ class NativeCode(Code):
 
     def prepare(self, frame: Frame) -> Table:
         native = self.native
-        scratch = allocate(native.workspace + self._margin, ALIGNMENT)
+        scratch = allocate(self.workspace_nbytes + self._margin, ALIGNMENT)
         status, packed = status_rows([each.emitted.polls for each in self._statuses]), self._packed(frame)
         words = [0] * native.table_words  # a list, because numbers are stored in it in a third of the time
         for buffer, address in frame.bound.items():
@@ -156,36 +155,32 @@ class NativeCode(Code):
             return ()
         from rlx_cpu.native.llvm.background import share_out  # here, because packages have their operands packed
 
-        caches = [
-            self.native.packed_constants if each.location.buffer.kind == "constant" else frame.params.prepared.packed
-            for each in self._packs
-        ]
-        shared = [self._shared_key(frame, each) for each in self._packs]
-        missing: dict[tuple[int, Hashable], int] = {}
-        for number, (each, cache) in enumerate(zip(self._packs, caches, strict=True)):
-            if each.key in cache:
-                continue
-            packed = None if shared[number] is None else _shared_packed.get(shared[number])
-            if packed is None:
-                missing.setdefault((id(cache), each.key), number)
-            else:
-                cache[each.key] = packed
+        constants, params = self.native.packed_constants, frame.params.prepared.packed
+        caches = [constants if each.location.buffer.kind == "constant" else params for each in self._packs]
+        missing: dict[Hashable, tuple[PackedOperand, dict[Hashable, Any]]] = {}
+        for each, cache in zip(self._packs, caches, strict=True):
+            if each.key not in cache:
+                packed = _shared_packed.get(self._shared_key(frame, each))
+                if packed is None:
+                    missing.setdefault(each.key, (each, cache))
+                else:
+                    cache[each.key] = packed
         # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
         # than packing into them.
-        capacities = [self._packs[number].pack.capacity for number in missing.values()]
-        memory = allocate(sum(capacities), ALIGNMENT)
-        starts = dict(zip(missing.values(), accumulate(capacities, initial=0), strict=False))
+        *starts, end = accumulate((each.pack.capacity for each, _ in missing.values()), initial=0)
+        memory = allocate(end, ALIGNMENT)
 
-        def pack_one(number: int) -> None:
-            each = self._packs[number]
+        def pack_one(start: int, each: PackedOperand, cache: dict[Hashable, Any]) -> None:
             array = frame.array(each.location, each.type)
-            packed = each.pack.pack(array, memory[starts[number] :][: each.pack.capacity])
-            caches[number][each.key] = packed
-            if shared[number] is not None:
-                _shared_packed[shared[number]] = packed
+            packed = cache[each.key] = each.pack.pack(array, memory[start:][: each.pack.capacity])
+            shared = self._shared_key(frame, each)
+            if shared is not None:
+                _shared_packed[shared] = packed
 
+        jobs = [(start, *operand) for start, operand in zip(starts, missing.values(), strict=True)]
         settings = self.native.settings
-        share_out(pack_one, starts, settings.threads if memory.nbytes >= settings.machine.serial_pack_nbytes else 1)
+        threads = settings.threads if end >= settings.machine.serial_pack_nbytes else 1
+        share_out(lambda job: pack_one(*job), jobs, threads)
         return [cache[each.key] for each, cache in zip(self._packs, caches, strict=True)]
 
     def _shared_key(self, frame: Frame, operand: PackedOperand) -> Hashable:
@@ -324,14 +319,6 @@ class NativeCode(Code):
 
     def shared(self, lir: Lir) -> CompiledSteps:
         return self.native.on(lir)
-
-    @property
-    def origin(self) -> str | None:
-        return self.native.origin
-
-    @property
-    def tuned(self) -> Sequence[TunedProblem]:
-        return self.native.tuned
 
 
 def _store(words: Any, arguments: Sequence[tuple[int, int]], address: At) -> None:

@@ -184,6 +184,5 @@ def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> Co
         arena = words if lir.steps[number].nested and lir.steps[number].workspace is not None else None
         words += arena is not None
         steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, call_sizes)
-    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
     codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
-    return CompiledSteps(codes, steps, words, scratch, settings)
+    return CompiledSteps(codes, steps, words, settings)
