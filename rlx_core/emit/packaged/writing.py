@@ -55,7 +55,7 @@ class DeviceWriter:
         packed_programs = [self._program(lir, params) for lir, params in programs]
         facts, level = self.device.facts, self.language.level
         dtypes = {v.dtype.name for lir, _ in programs for node in lir.graph.nodes for v in node.results}
-        wanted = Wanted(
+        requirements = Wanted(
             language=level.name,
             name=facts.name,
             driver=facts.driver,
@@ -67,7 +67,7 @@ class DeviceWriter:
             dtypes=tuple(sorted(dtypes)),
         )
         form = {
-            "wanted": wanted.to_json(),
+            "wanted": requirements.to_json(),
             "plans": PLAN_VERSION,
             "modules": self._modules([lir for lir, _ in programs]),
             "programs": [form for form, _ in packed_programs],
