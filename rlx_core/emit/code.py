@@ -244,9 +244,9 @@ class DeviceCode(Code):
             launches.append(launch_of(driver, self.modules, each.call, arguments))
         return Launches(launches, workspace, status)
 
-    def place(self, calls: Launches, arguments: Sequence[tuple[int, int, int]], at: At) -> None:
+    def place(self, calls: Launches, arguments: Sequence[tuple[int, int, int]], address: At) -> None:
         set_argument, every = self.device.driver.set_argument, calls.every
-        buffer, base = at
+        buffer, base = address
         for launch, argument, offset in arguments:
             set_argument(every[launch], argument, At(buffer, base + offset))
 

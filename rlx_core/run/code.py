@@ -55,7 +55,7 @@ class Code(ABC):
         """
 
     @abstractmethod
-    def place(self, calls: Any, arguments: Any, at: At) -> None:
+    def place(self, calls: Any, arguments: Any, address: At) -> None:
         """Set the arguments that are addresses in one buffer."""
 
     @abstractmethod
@@ -115,7 +115,7 @@ class HostCode(Code):
     def prepare(self, frame: Frame) -> None:
         return None
 
-    def place(self, calls: Any, arguments: Any, at: At) -> None:
+    def place(self, calls: Any, arguments: Any, address: At) -> None:
         raise AssertionError("no calls, no arguments")
 
     def run(self, part: Calls, frame: Frame, profile: Profile | None) -> None:

@@ -146,8 +146,8 @@ class NativeCode(Code):
             words[operand.word] = address_of(array)
         return Table(np.array(words, np.int64), scratch, status, packed)
 
-    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], at: At) -> None:
-        _store(calls.words, arguments, at)
+    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], address: At) -> None:
+        _store(calls.words, arguments, address)
 
     def _packed(self, frame: Frame) -> Sequence[np.ndarray]:
         """The packed operands of a frame's binding; each is made once for all programs that need it."""
