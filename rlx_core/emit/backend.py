@@ -13,21 +13,21 @@ from attrs import evolve
 from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts, Driver
-from rlx_core.emit.code import CompiledPlan, functions_of
-from rlx_core.emit.emitters import Language, emitter_of
+from rlx_core.emit.code import CompiledPlan, compile_plan, functions_of
+from rlx_core.emit.emitters import Language
 from rlx_core.emit.listing import listings
 from rlx_core.emit.modules import build_modules
 from rlx_core.emit.movement import movement_rows
 from rlx_core.emit.packaged.opening import DevicePackage, wanted_of
 from rlx_core.emit.packaged.writing import DeviceWriter
-from rlx_core.emit.program import build_program, device_program
+from rlx_core.emit.program import device_program
 from rlx_core.emit.rearranging import Rearranger
 from rlx_core.emit.table import GENERATED, TIERS, DeviceTable, loop_rows
 from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, Fact
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.select.backend import ABSENT, Backend, Bindings, Level, Listing, ObjectStore, Program, Target
-from rlx_core.pipeline.select.kernels import Kernel, KernelTable
+from rlx_core.pipeline.select.backend import ABSENT, Backend, Level, Listing, ObjectStore, Params, Program, Target
+from rlx_core.pipeline.select.kernels import Kernel, KernelTable, emitter_of
 from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack
 from rlx_core.run.control import control_rows
 from rlx_core.run.packaged.plan_form import reason_against_version
@@ -159,8 +159,8 @@ class DeviceBackend(Backend):
     def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
         device = expect_device(target)
         chosen = options.get("options", {})
-        poison = self.is_poisoned(chosen)
-        return build_program(lir, device, target.kernels, self._made(device)[0], objects, poison=poison)
+        code = compile_plan(lir, device, target.kernels, self._made(device)[0], objects)
+        return device_program(lir, device, target.kernels, code, poison=self.is_poisoned(chosen))
 
     def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
         assert isinstance(code, CompiledPlan), "it is what a program of this backend had"
@@ -191,7 +191,7 @@ class DeviceBackend(Backend):
         return [evolve(each, text=each.text and self.translated(each.text, level, device, chosen)) for each in entries]
 
     def pack(
-        self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
+        self, programs: Sequence[tuple[Lir, Params]], target: Target, variant: str | None, keep: Keep
     ) -> PackedCode:
         device = expect_device(target)
         language = self._made(device)[0]

@@ -44,6 +44,7 @@ __all__ = [
     "PlannedCall",
     "compile_plan",
     "functions_of",
+    "launch_of",
     "planned_calls",
 ]
 
@@ -101,6 +102,17 @@ def planned_calls(lir: Lir, locations: Locations, emission: Emissions) -> Iterat
         for call in emitted.calls:
             faults = tuple(StepFault(fault, step) for fault in call.faults)
             yield PlannedCall(call, number, tuple(map(argument, call.buffers)), faults)
+
+
+def launch_of(driver: Driver, modules: Modules, call: Call, arguments: Sequence[Any]) -> Any:
+    """The driver's launch of a call with its arguments."""
+    if call.run is not None:
+        return driver.routine(call.run, call.places, arguments)
+    module = modules.by_function[call.function]
+    launch = driver.launch(module, call.function, call.groups, call.group_size, arguments)
+    if call.dynamic_nbytes:
+        driver.share(launch, call.dynamic_nbytes)
+    return launch
 
 
 @define(eq=False)
@@ -184,7 +196,7 @@ class DeviceCode(Code):
         origin: str | None = None,
     ) -> None:
         self.device, self.calls, self.modules, self.workspace_nbytes = device, calls, modules, workspace_nbytes
-        self._alone, self._steps, self._shared, self._origin = alone, steps, shared, origin
+        self._alone, self._steps, self._shared, self.origin = alone, steps, shared, origin
         self.faults = tuple(fault for each in calls for fault in each.faults)
         self._ranges: dict[int, tuple[int, int]] = {}
         arguments: dict[BufferId, list[tuple[int, int, int]]] = defaultdict(list)
@@ -229,22 +241,12 @@ class DeviceCode(Code):
                 assert status is not None, "there are status words for all faults"
                 arguments += [Whole(status.buffer), np.uint32(site)]
                 site += len(each.faults)
-            launches.append(self._launch(each.call, arguments))
+            launches.append(launch_of(driver, self.modules, each.call, arguments))
         return Launches(launches, workspace, status)
 
-    def _launch(self, call: Call, arguments: list[Any]) -> Any:
-        driver = self.device.driver
-        if call.run is not None:
-            return driver.routine(call.run, call.places, arguments)
-        module = self.modules.by_function[call.function]
-        launch = driver.launch(module, call.function, call.groups, call.group_size, arguments)
-        if call.dynamic_nbytes:
-            driver.share(launch, call.dynamic_nbytes)
-        return launch
-
-    def place(self, calls: Launches, arguments: Sequence[tuple[int, int, int]], at: At) -> None:
+    def place(self, calls: Launches, arguments: Sequence[tuple[int, int, int]], address: At) -> None:
         set_argument, every = self.device.driver.set_argument, calls.every
-        buffer, base = at
+        buffer, base = address
         for launch, argument, offset in arguments:
             set_argument(every[launch], argument, At(buffer, base + offset))
 
@@ -333,10 +335,6 @@ class DeviceCode(Code):
 
     def shared(self, lir: Lir) -> object | None:
         return self._shared
-
-    @property
-    def origin(self) -> str | None:
-        return self._origin
 
 
 def reason_on_host(step: Step) -> str:

@@ -7,21 +7,20 @@ buffers give equal functions, which are built once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 from attrs import field
 
 from rlx_core.codegen.loops import Kernel
 from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph import Node, as_results
+from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Level
-from rlx_core.system.records import define, frozen
+from rlx_core.system.records import frozen
 
-__all__ = ["Call", "Emit", "Emitted", "Emitting", "Function", "Language", "emitter_of", "library_call"]
+__all__ = ["Call", "Emit", "Emitted", "Function", "Language", "library_call"]
 
 
 @frozen
@@ -122,24 +121,3 @@ class Language(Protocol):
 
     def module(self, functions: Sequence[Function]) -> str:
         """Return a source with some functions."""
-
-
-@define(eq=False, slots=False)
-class Emitting:
-    """The function of a row whose steps run on the device: it carries the emitter, and computes the step's result on the host
-    for callers outside of a program of the device."""
-
-    emit: Emit = field(repr=False)
-
-    @property
-    def __name__(self) -> str:
-        return getattr(self.emit, "__name__", "kernel")
-
-    def __call__(self, op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
-        for place, result in zip(as_results(out), as_results(op(*operands)), strict=True):
-            np.copyto(place, result, casting="unsafe")
-
-
-def emitter_of(run: Callable[..., None]) -> Emit | None:
-    """The emitter that a row's function carries; `None` for one that runs on the host."""
-    return run.emit if isinstance(run, Emitting) else None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from rlx_core.device.device import Device
-from rlx_core.emit.code import CompiledPlan, DeviceCode, compile_plan
-from rlx_core.emit.emitters import Language
+from rlx_core.emit.code import CompiledPlan, DeviceCode
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.select.backend import ObjectStore
 from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.run.build import planned_program
 from rlx_core.run.device_memory import DeviceMemory
@@ -14,24 +12,7 @@ from rlx_core.run.memory import CANARY
 from rlx_core.run.plan import Locations
 from rlx_core.run.program import PlannedProgram
 
-__all__ = ["build_program", "device_program"]
-
-
-def build_program(
-    lir: Lir,
-    device: Device,
-    kernels: KernelTable,
-    language: Language,
-    objects: ObjectStore | None = None,
-    *,
-    poison: bool = False,
-) -> PlannedProgram:
-    """The program of a plan.
-
-    Raises:
-        KernelBuildError: The device's compiler refuses a function.
-    """
-    return device_program(lir, device, kernels, compile_plan(lir, device, kernels, language, objects), poison=poison)
+__all__ = ["device_program"]
 
 
 def device_program(

@@ -15,6 +15,7 @@ from rlx_core.codegen.loops import Buffer, Kernel, Load, Store
 from rlx_core.codegen.verify import check_kernel
 from rlx_core.device.device import Device
 from rlx_core.device.driver import At
+from rlx_core.emit.code import launch_of
 from rlx_core.emit.emitters import Emitted, Language
 from rlx_core.emit.modules import Modules, build_modules
 from rlx_core.ir.dtypes import DType, i8, i16, i32, i64
@@ -58,17 +59,7 @@ class Rearranger:
         emitted, modules = self._built.get_or_make(problem, lambda: self._build(problem))
         assert not emitted.workspaces, "a copy needs no memory of its own"
         driver, memory = self._device.driver, (At(source.buffer, first), target)
-        launches = [
-            driver.launch(
-                modules.by_function[call.function],
-                call.function,
-                call.groups,
-                call.group_size,
-                [memory[number] for number in call.buffers],
-            )
-            for call in emitted.calls
-        ]
-        driver.submit(launches)
+        driver.submit([launch_of(driver, modules, call, [memory[n] for n in call.buffers]) for call in emitted.calls])
 
     def _build(self, problem: _Problem) -> tuple[Emitted, Modules]:
         emitted = self._language.loop(check_kernel(kernel_of(problem)))

@@ -13,14 +13,14 @@ from typing import TypeVar, Unpack
 from rlx_core.codegen import check_kernel, formula_of, kernel_of
 from rlx_core.codegen.meaning import is_read_in_place
 from rlx_core.codegen.places import Layout
-from rlx_core.emit.emitters import Emit, Emitted, Emitting, Language, library_call
+from rlx_core.emit.emitters import Emit, Emitted, Language, library_call
 from rlx_core.ir.block import Block
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ops import dynamic, kinds, normalization, selection, softmax
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.region import ElementwiseRegion
-from rlx_core.pipeline.select.kernels import Condition, KernelTable, TraitWords
+from rlx_core.pipeline.select.kernels import Condition, Emitting, KernelTable, TraitWords
 
 __all__ = ["GENERATED", "LIBRARY", "TIERS", "DeviceTable", "loop_rows", "reads_in_place"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rlx_core.pipeline.select.backend import (
     ABSENT,
     Backend,
-    Bindings,
     Blobs,
     Keep,
     Level,
@@ -13,6 +12,7 @@ from rlx_core.pipeline.select.backend import (
     ObjectStore,
     Outputs,
     PackedCode,
+    Params,
     Program,
     Target,
     Traffic,
@@ -24,7 +24,6 @@ from rlx_core.pipeline.select.backend import (
 __all__ = [
     "ABSENT",
     "Backend",
-    "Bindings",
     "Blobs",
     "Keep",
     "Level",
@@ -32,6 +31,7 @@ __all__ = [
     "ObjectStore",
     "Outputs",
     "PackedCode",
+    "Params",
     "Program",
     "Target",
     "Traffic",

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from rlx_core.pipeline.select.kernels import (
     Condition,
+    Emitting,
     Kernel,
     KernelRefusal,
     KernelSelection,
     KernelTable,
     Traits,
     condition,
+    emitter_of,
 )
 
-__all__ = ["Condition", "Kernel", "KernelRefusal", "KernelSelection", "KernelTable", "Traits", "condition"]
+__all__ = [
+    "Condition",
+    "Emitting",
+    "Kernel",
+    "KernelRefusal",
+    "KernelSelection",
+    "KernelTable",
+    "Traits",
+    "condition",
+    "emitter_of",
+]

@@ -35,10 +35,16 @@ class Code(ABC):
     Attributes:
         steps: The numbers of the steps that it runs; the others run on the host, or have nothing to compute.
         arguments: Buffer → which arguments of which calls are addresses in it, as `place` understands it.
+        workspace_nbytes: Bytes of memory that calls need in addition to the plan's.
+        origin: See `Program.code_origin`.
+        tuned: See `Program.tuned`.
     """
 
     steps: frozenset[int]
     arguments: Mapping[BufferId, Any]
+    workspace_nbytes: int = 0
+    origin: str | None = None
+    tuned: Sequence[TunedProblem] = ()
 
     @abstractmethod
     def prepare(self, frame: Frame) -> Any:
@@ -49,7 +55,7 @@ class Code(ABC):
         """
 
     @abstractmethod
-    def place(self, calls: Any, arguments: Any, at: At) -> None:
+    def place(self, calls: Any, arguments: Any, address: At) -> None:
         """Set the arguments that are addresses in one buffer."""
 
     @abstractmethod
@@ -79,15 +85,12 @@ class Code(ABC):
         """
         return None
 
-    workspace_nbytes: int = 0
-    """Bytes of memory that calls need in addition to the plan's."""
-
     def poison_scratch(self, frame: Frame) -> None:
         """Fill the scratch memory of calls, for poison mode."""
         return
 
     def unused_scratch(self, frame: Frame, number: int) -> np.ndarray | None:
-        """The scratch memory beyond that of a step, for poison mode."""
+        """The scratch memory that a step does not use, for poison mode."""
         return None
 
     def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any] | None:
@@ -102,16 +105,6 @@ class Code(ABC):
         """See `Program.code`."""
         return None
 
-    @property
-    def origin(self) -> str | None:
-        """See `Program.code_origin`."""
-        return None
-
-    @property
-    def tuned(self) -> Sequence[TunedProblem]:
-        """See `Program.tuned`."""
-        return ()
-
 
 class HostCode(Code):
     """No code: every step runs as a function of the host."""
@@ -122,7 +115,7 @@ class HostCode(Code):
     def prepare(self, frame: Frame) -> None:
         return None
 
-    def place(self, calls: Any, arguments: Any, at: At) -> None:
+    def place(self, calls: Any, arguments: Any, address: At) -> None:
         raise AssertionError("no calls, no arguments")
 
     def run(self, part: Calls, frame: Frame, profile: Profile | None) -> None:

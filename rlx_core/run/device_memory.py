@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,10 +16,11 @@ from rlx_core.ir.array import usable
 from rlx_core.ir.dtypes import u8
 from rlx_core.ir.strides import Strides, dense_strides, extent
 from rlx_core.ir.types import TensorType
-from rlx_core.run.memory import POISON, Allocation, BoundParam, ProgramMemory, strided
+from rlx_core.run.memory import POISON, Allocation, ProgramMemory, strided
 from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlanLeaf
 
 if TYPE_CHECKING:
+    from rlx_core.pipeline.select.params import Params
     from rlx_core.run.frames import Frame, Frames
 
 __all__ = ["DeviceMemory", "aligned"]
@@ -88,26 +89,20 @@ class DeviceMemory(ProgramMemory):
     # --------------------------------------------------------------------------------------------- arrays
 
     def bind(
-        self, leaf: PlanLeaf, array: Any, created: dict[Hashable, Any], *, is_used: bool, is_read: bool
-    ) -> BoundParam:
-        transferred = 0
+        self, leaf: PlanLeaf, params: Params, *, is_used: bool, is_read: bool
+    ) -> tuple[DeviceArray | None, np.ndarray | None]:
+        array, key = params[leaf.name], (self.name, leaf.name)
         if isinstance(array, DeviceArray):
-            on_host = None
-            if is_read and not leaf.is_donated:
-                key: Hashable = ("on host", leaf.name)
-                if key not in created:
-                    created[key] = array.to_host()
-                    transferred += array.nbytes
-                on_host = created[key]
-            return BoundParam(array, on_host, transferred)
-        on_device = None
-        if is_used:
-            key = ("on device", self.name, leaf.name)
-            if key not in created:
-                created[key] = self.device.put(array, f"parameter {leaf.name}")
-                transferred += array.nbytes
-            on_device = created[key]
-        return BoundParam(on_device, None if leaf.is_donated else usable(array), transferred)
+            if not is_read or leaf.is_donated:
+                return array, None
+            if leaf.name not in params.on_host:
+                params.on_host[leaf.name] = array.to_host()
+                params.transferred += array.nbytes
+            return array, params.on_host[leaf.name]
+        if is_used and key not in params.on_device:
+            params.on_device[key] = self.device.put(array, f"parameter {leaf.name}")
+            params.transferred += array.nbytes
+        return params.on_device[key] if is_used else None, None if leaf.is_donated else usable(array)
 
     def at(self, array: Any) -> At | None:
         return At(array.block.buffer, array.offset) if isinstance(array, DeviceArray) else None

@@ -17,7 +17,7 @@ from rlx_core.device.driver import At
 from rlx_core.ir.types import TensorType
 from rlx_core.run.code import Code
 from rlx_core.run.memory import ProgramMemory
-from rlx_core.run.parameters import Params, SharedState
+from rlx_core.run.parameters import BoundParams, SharedState
 from rlx_core.run.plan import ARENA, BufferId, ExecutionPlan, Location
 from rlx_core.system.records import define
 
@@ -33,7 +33,7 @@ class Frame:
 
     Attributes:
         bound: Buffer → its address.
-        params: The binding of the parameters that it was made for.
+        params: The bound parameters that it was made for.
         owners: What keeps the memory of the frame's own buffers.
         calls: What `Code.prepare` made.
         staging: Memory of this frame for inputs and results whose arrays lie in another memory, by kind.
@@ -41,7 +41,7 @@ class Frame:
     """
 
     bound: dict[BufferId, At]
-    params: Params
+    params: BoundParams
     memory: ProgramMemory
     owners: list[Any]
     calls: Any = None
@@ -92,8 +92,8 @@ class Frames:
             *(BufferId("result", i) for i in range(len(plan.results))),
         ]
 
-    def take(self, params: Params) -> Frame:
-        """A frame with a binding of the parameters.
+    def take(self, params: BoundParams) -> Frame:
+        """A frame for some bound parameters.
 
         Raises:
             OutOfMemoryError: There is not enough memory for another one.
@@ -132,7 +132,7 @@ class Frames:
         if arguments is not None:
             self.code.place(frame.calls, arguments, address)
 
-    def _new(self, params: Params) -> Frame:
+    def _new(self, params: BoundParams) -> Frame:
         plan, memory, shared, used = self.plan, self.memory, self.shared, self._used()
         memory.register(self)
         if shared.constants is None:

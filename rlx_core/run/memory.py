@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,12 +21,12 @@ from rlx_core.ir.types import TensorType
 from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlanLeaf
 
 if TYPE_CHECKING:
+    from rlx_core.pipeline.select.params import Params
     from rlx_core.run.frames import Frame, Frames
 
 __all__ = [
     "POISON",
     "Allocation",
-    "BoundParam",
     "HostMemory",
     "ProgramMemory",
     "address_of",
@@ -51,20 +51,6 @@ class Allocation(NamedTuple):
 
     at: At
     owner: object = None
-
-
-class BoundParam(NamedTuple):
-    """A bound parameter.
-
-    Attributes:
-        array: The array in the program's memory; `None` if no code reads it there.
-        on_host: The same on the host, if it is there and no run writes to it.
-        transferred: Bytes that were copied between the host and a device.
-    """
-
-    array: Any
-    on_host: np.ndarray | None
-    transferred: int = 0
 
 
 class ProgramMemory(ABC):
@@ -94,12 +80,13 @@ class ProgramMemory(ABC):
 
     @abstractmethod
     def bind(
-        self, leaf: PlanLeaf, array: Any, created: dict[Hashable, Any], *, is_used: bool, is_read: bool
-    ) -> BoundParam:
-        """Bind a parameter.
+        self, leaf: PlanLeaf, params: Params, *, is_used: bool, is_read: bool
+    ) -> tuple[Any | None, np.ndarray | None]:
+        """Bind a parameter; the array in this memory, and the array on the host if no run writes to it.
+
+        Copies are kept in `params`, which also counts their bytes.
 
         Args:
-            created: What programs that share the binding derived from its arrays; a copy in this memory is kept there.
             is_used: Whether code reads it in this memory.
             is_read: Whether steps on the host read it.
 
@@ -212,10 +199,8 @@ class HostMemory(ProgramMemory):
     def place_constants(self, plan: ExecutionPlan, used: Collection[int]) -> dict[int, Allocation]:
         return {number: Allocation(At(array, 0)) for number, array in enumerate(plan.constants)}
 
-    def bind(
-        self, leaf: PlanLeaf, array: np.ndarray, created: dict[Hashable, Any], *, is_used: bool, is_read: bool
-    ) -> BoundParam:
-        return BoundParam(usable(array), None)
+    def bind(self, leaf: PlanLeaf, params: Params, *, is_used: bool, is_read: bool) -> tuple[np.ndarray, None]:
+        return usable(params[leaf.name]), None
 
     def at(self, array: np.ndarray) -> At:
         return At(array, 0)

@@ -77,7 +77,7 @@ class Guard:
         Args:
             number: The step.
             results: The arrays of the run's results, each between margins.
-            scratch: Scratch memory beyond that of the step.
+            scratch: Scratch memory that the step does not use.
 
         Raises:
             PoisonError: A byte was written that the step may not write.

@@ -22,7 +22,7 @@ from rlx_core.pipeline.select.backend import Outputs, Program, Traffic
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.frames import Frame, Frames
 from rlx_core.run.memory import ProgramMemory
-from rlx_core.run.parameters import Params, SharedState, bind_params
+from rlx_core.run.parameters import BoundParams, SharedState, bind_params
 from rlx_core.run.parts import Driven, HostCall, HostPart
 from rlx_core.run.plan import BufferId, ExecutionPlan
 from rlx_core.run.results import ResultMemory, Results
@@ -48,7 +48,7 @@ class StartedRun:
     """
 
     frame: Frame
-    params: Params
+    params: BoundParams
     inputs: Sequence[Any]
     on_host: bool
     transferred: int
@@ -154,7 +154,7 @@ class PlannedProgram(Program):
 
     # ------------------------------------------------------------------------------------------------ a run
 
-    def _start(self, inputs: Sequence[Any], on_host: bool, params: Params) -> StartedRun:
+    def _start(self, inputs: Sequence[Any], on_host: bool, params: BoundParams) -> StartedRun:
         """Allocate all memory of a run and bind its inputs; after an error nothing is allocated.
 
         Raises:

@@ -15,7 +15,7 @@ from attrs import field
 from rlx_core.ir.strides import dense_strides
 from rlx_core.run.frames import Frame, Frames
 from rlx_core.run.memory import ProgramMemory
-from rlx_core.run.parameters import Params
+from rlx_core.run.parameters import BoundParams
 from rlx_core.run.plan import BufferId, ExecutionPlan, PlannedOutput
 from rlx_core.system.records import frozen
 
@@ -77,7 +77,7 @@ class Results:
     # ------------------------------------------------------------------------------ in the program's memory
 
     def in_memory(
-        self, frame: Frame, inputs: Sequence[Any], params: Params, result_memory: ResultMemory, run: Any
+        self, frame: Frame, inputs: Sequence[Any], params: BoundParams, result_memory: ResultMemory, run: Any
     ) -> list[Any]:
         """The outputs as arrays of the program's memory; `run` is the run that computes them."""
         memory = self._memory
@@ -116,7 +116,7 @@ class Results:
 
     # ---------------------------------------------------------------------------------------- on the host
 
-    def on_host(self, frame: Frame, inputs: Sequence[Any], params: Params) -> tuple[list[np.ndarray], int]:
+    def on_host(self, frame: Frame, inputs: Sequence[Any], params: BoundParams) -> tuple[list[np.ndarray], int]:
         """The outputs read to the host from a device, and the bytes that were."""
         memory, plan = self._memory, self._plan
         results: list[np.ndarray] = []
@@ -128,7 +128,7 @@ class Results:
             results.append(memory.read(frame.at(output.location), output.type, output.location.strides))
             nread += output.type.static_nbytes
         for number, output, donor in self._donors:
-            donated = inputs[donor.number] if donor.kind == "input" else params.given[plan.params[donor.number].name]
+            donated = inputs[donor.number] if donor.kind == "input" else params.prepared[plan.params[donor.number].name]
             is_staged = donor.kind == "input" and isinstance(donated, np.ndarray)
             if not is_staged and not output.is_in_place:
                 memory.write(frame.bound[donor], np.ascontiguousarray(results[number]))

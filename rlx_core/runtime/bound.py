@@ -1,4 +1,4 @@
-"""The programs of an executable: one for each binding of the sizes that it met, and the weights that they are bound to.
+"""The programs of an executable: one for each binding of the sizes that it met, and the parameters that they are bound to.
 
 Parameters are bound once and shared by all programs, which bind them again when there are others.
 """
@@ -6,7 +6,6 @@ Parameters are bound once and shared by all programs, which bind them again when
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -17,44 +16,25 @@ from rlx_core.ir.bind import infer_binding
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.pipeline.compiled import CompiledProgram
-from rlx_core.pipeline.select.backend import Bindings, Program
+from rlx_core.pipeline.select.backend import Params, Program
 from rlx_core.runtime.arrays import Declared, ParameterMemory, separated
 from rlx_core.runtime.preparing import prepared
 from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door
 from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.locks import Lock
 from rlx_core.system.lru import LruCache
-from rlx_core.system.records import define, frozen
+from rlx_core.system.records import define
 
-__all__ = ["BoundProgram", "BoundPrograms", "Weights"]
-
-_versions: Final = count(1)
+__all__ = ["BoundProgram", "BoundPrograms"]
 
 _PROGRAMS_KEPT: Final = 64
 """Maximum number of cached bindings of sizes; each has its own program and memory, and the least recently used is evicted."""
 
 
-@frozen(eq=False)
-class Weights:
-    """One state of the bound parameters.
-
-    Attributes:
-        arrays: By name.
-        immutable: The names of those that are read-only.
-        version: Unique number of the state; a program whose version differs binds again.
-        prepared: The bindings of programs, once computed: the arrays, or the outputs of the template's prepare program.
-    """
-
-    arrays: Mapping[str, np.ndarray] = field(factory=dict)
-    version: int = 0
-    immutable: frozenset[str] = frozenset()
-    prepared: list[Bindings] = field(factory=list)
-
-
 @define(eq=False)
 class BoundProgram:
-    """A program for one binding of the sizes, the version of the weights that it has and where they lie, its runs with them,
-    and its entry."""
+    """A program for one binding of the sizes, the version of the parameters that are bound and their addresses, its runs with
+    them, and its entry."""
 
     program: Program
     lir: Lir
@@ -67,12 +47,13 @@ class BoundProgram:
 
 @define(eq=False)
 class BoundPrograms:
-    """State that the clones of an executable share. Mutable under its lock; every run sees one consistent state of the weights.
+    """State that the clones of an executable share. Mutable under its lock; every run sees one version of the parameters.
 
     Attributes:
         inputs, params: The declared inputs and parameters of the program, by name.
         donated: The parameters that runs write to.
         has_donations: Whether they write to those, or to inputs.
+        checked: The checked parameters; a program with another version of them binds again.
         latest: The program that ran last.
         door: The current entry, for calls on the fast path.
     """
@@ -82,15 +63,15 @@ class BoundPrograms:
     params: Mapping[str, Declared]
     donated: frozenset[str]
     has_donations: bool
-    weights: Weights = field(factory=Weights)
+    checked: Params = field(factory=lambda: Params({}))
     programs: LruCache[DimBinding, BoundProgram] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
     latest: BoundProgram | None = None
     door: Door = field(factory=Door)
-    lock: Lock = field(factory=lambda: Lock("a program's sizes and weights"))
+    lock: Lock = field(factory=lambda: Lock("a program's sizes and parameters"))
 
     @classmethod
     def of(cls, compiled: CompiledProgram) -> BoundPrograms:
-        """None yet, and no weights."""
+        """None yet, and no parameters."""
 
         def declared(entries: Sequence[Entry]) -> dict[str, Declared]:
             return {e.name: Declared(e.name, e.type, e.is_donated, compiled.sources.get(e.name)) for e in entries}
@@ -100,36 +81,32 @@ class BoundPrograms:
         has_donations = bool(donated) or any(e.is_donated for e in manifest.inputs)
         return cls(compiled, declared(manifest.inputs), declared(manifest.params), donated, has_donations)
 
-    def bind(self, ready: Mapping[str, np.ndarray], immutable: frozenset[str] = frozenset()) -> None:
-        """Bind parameters; those that are not given stay as they are.
-
-        Args:
-            immutable: The names of the arrays that are read-only.
-        """
+    def bind(self, checked: Mapping[str, np.ndarray], immutable: frozenset[str] = frozenset()) -> None:
+        """Replace parameters by checked arrays, of which some are `immutable`; the other parameters stay as they are."""
         with self.lock:
-            known = {**self.weights.arrays, **ready}
+            known = {**self.checked, **checked}
             if self.donated:
                 copies = separated([self.params[name] for name in known], list(known.values()))
                 known = dict(zip(known, copies, strict=True))
-                for name in self.donated & ready.keys():
+                for name in self.donated & checked.keys():
                     if isinstance(known[name], np.ndarray):
                         known[name] = known[name].view()  # a new view, even if it is the array that was passed before
-            others = self.weights.immutable - ready.keys()
-            self.weights = Weights(known, next(_versions), (others | immutable) - self.donated)
+            others = self.checked.immutable - checked.keys()
+            self.checked = Params(known, (others | immutable) - self.donated)
             self.door.entry = None
 
     def bound(self, arrays: Sequence[np.ndarray]) -> BoundProgram:
-        """Return the program for the sizes of some inputs, with the current weights.
+        """Return the program for the sizes of some inputs, with the current parameters.
 
         Raises:
             MissingInputError: A parameter was never bound.
         """
-        weights = self.weights
-        self._expect_bound(weights)
-        binding = self._binding(arrays, weights)
+        checked = self.checked
+        self._expect_bound(checked)
+        binding = self._binding(arrays, checked)
         program = self.programs.get(binding)
-        if program is None or program.version != weights.version:
-            program = self._newly_bound(arrays, binding, weights)
+        if program is None or program.version != checked.version:
+            program = self._newly_bound(arrays, binding, checked)
         self.latest = program
         return program
 
@@ -138,66 +115,68 @@ class BoundPrograms:
         if bound.runs >= RUNS_BEFORE_ENTRY and self.door.entry is bound.entry:
             return
         with self.lock:
-            if bound.version != self.weights.version:
+            if bound.version != self.checked.version:
                 return
             bound.runs += 1
             if bound.runs == RUNS_BEFORE_ENTRY:
                 bound.entry = bound.program.entry(self.compiled.report.name)
             self.door.entry = bound.entry
 
-    def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:
-        """Return the plan for one binding of the sizes, and the bindings of its program with the current weights.
+    def planned(self, binding: DimBinding) -> tuple[Lir, Params]:
+        """Return the plan for one binding of the sizes, and the prepared parameters of its program.
 
         Raises:
             MissingInputError: A parameter was never bound.
         """
-        weights = self.weights
-        self._expect_bound(weights)
+        checked = self.checked
+        self._expect_bound(checked)
         lir = self.compiled.specialize(binding)
-        return lir, self._prepared(lir, weights)
+        return lir, self._prepared(lir, checked)
 
-    def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, expected: Weights) -> BoundProgram:
-        """Return the program for sizes that were read off the inputs and the weights `expected`."""
+    def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, expected: Params) -> BoundProgram:
+        """Return the program for sizes that were read off the inputs and the parameters `expected`."""
         with self.lock, collecting_seldom():  # once, although planning and building each ask for it
-            weights = self.weights
-            if weights is not expected:  # another thread has bound others
-                binding = self._binding(arrays, weights)
+            checked = self.checked
+            if checked is not expected:  # another thread has bound others
+                binding = self._binding(arrays, checked)
             bound = self.programs.get(binding)
             if bound is None:
                 lir = self.compiled.specialize(binding)
                 lir, program = self.compiled.planned_program(lir)
                 bound = BoundProgram(program, lir)
                 self.programs.put(binding, bound)
-            if bound.version != weights.version:
+            if bound.version != checked.version:
                 bound.entry, bound.runs = None, 0
-                prepared = self._prepared(bound.lir, weights)
-                bound.program.bind(prepared)
+                params = self._prepared(bound.lir, checked)
+                bound.program.bind(params)
                 bound.parameter_memory = (
-                    ParameterMemory.of(prepared, self.donated) if self.has_donations else ParameterMemory()
+                    ParameterMemory.of(params, self.donated) if self.has_donations else ParameterMemory()
                 )
-                bound.version = weights.version
+                bound.version = checked.version
             return bound
 
-    def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
-        """Return the bindings of a program: one object for all sizes, unless sizes had to be bound in the prepare program."""
+    def _prepared(self, lir: Lir, checked: Params) -> Params:
+        """Return the prepared parameters: one object for all sizes, unless sizes had to be bound in the prepare program."""
         if lir.prepare is not self.compiled.lir.prepare:
-            return prepared(self.compiled, lir, weights.arrays, weights.immutable)
-        if not weights.prepared:
-            weights.prepared.append(prepared(self.compiled, lir, weights.arrays, weights.immutable))
-        return weights.prepared[0]  # a signal handler may have made another
+            return prepared(self.compiled, lir, checked)
+        if checked.prepared is None:
+            params = prepared(self.compiled, lir, checked)
+            if checked.prepared is None:  # else a signal handler has computed them meanwhile
+                checked.prepared = params
+        return checked.prepared
 
-    def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
+    def _binding(self, arrays: Sequence[np.ndarray], checked: Params) -> DimBinding:
         if not self.compiled.is_template:
             return DimBinding()
         types = {name: e.type for name, e in self.inputs.items()}
         symbolic = {name: e.type for name, e in self.params.items() if not e.type.is_static}
-        arrays_by_name = dict(zip(self.inputs, arrays, strict=True)) | {name: weights.arrays[name] for name in symbolic}
+        arrays_by_name = dict(zip(self.inputs, arrays, strict=True)) | {name: checked[name] for name in symbolic}
         return infer_binding({**types, **symbolic}, arrays_by_name)
 
-    def _expect_bound(self, weights: Weights) -> None:
-        if len(weights.arrays) == len(self.params):
+    def _expect_bound(self, checked: Params) -> None:
+        if len(checked) == len(self.params):
             return
-        missing = [name for name in self.params if name not in weights.arrays]
+        missing = [name for name in self.params if name not in checked]
         if missing:
             raise MissingInputError(
                 f"run: parameter {', '.join(missing[:5])} was never bound ({len(missing)} of {len(self.params)})",

@@ -29,7 +29,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.profile import active
 from rlx_core.pipeline.report import CompilationReport
-from rlx_core.pipeline.select.backend import Bindings, Outputs
+from rlx_core.pipeline.select.backend import Outputs, Params
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated
 from rlx_core.runtime.bound import BoundProgram, BoundPrograms
 from rlx_core.runtime.straight import Door
@@ -102,8 +102,8 @@ class Executable:
         """The compiled program that it runs."""
         return self._compiled
 
-    def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:
-        """Return the plan for one binding of the sizes, and the bindings of its program with the current weights.
+    def planned(self, binding: DimBinding) -> tuple[Lir, Params]:
+        """Return the plan for one binding of the sizes, and the prepared parameters of its program.
 
         Raises:
             MissingInputError: A parameter was never bound.
@@ -154,7 +154,7 @@ class Executable:
     @property
     def weights(self) -> dict[str, np.ndarray]:
         """The arrays that are bound to parameters now, by name."""
-        return dict(self._shared.weights.arrays)
+        return dict(self._shared.checked)
 
     # ------------------------------------------------------------------------------- parameters
 
@@ -169,8 +169,8 @@ class Executable:
     def set_params(self, arrays: Mapping[str, Any]) -> None:
         """Bind several parameters together: all of them, or on an error none. Clones have them too."""
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
-        ready = {name: checked(entries[name], array, self._memory) for name, array in arrays.items()}
-        self._shared.bind(ready, frozenset(name for name, array in arrays.items() if is_immutable(array)))
+        values = {name: checked(entries[name], array, self._memory) for name, array in arrays.items()}
+        self._shared.bind(values, frozenset(name for name, array in arrays.items() if is_immutable(array)))
 
     def set_param_typed(self, name: str, data: Bytes, of: DType | str) -> None:
         """Bind one parameter from little-endian bytes.
@@ -340,7 +340,7 @@ class Executable:
 
     def __copy__(self) -> Executable:
         """Return an executable with separate programs and handles. Weights are shared as long as no run writes to them."""
-        known = self._shared.weights.arrays
+        known = self._shared.checked
         copies = {
             name: array.copy(order="K") if name in self._shared.donated else array for name, array in known.items()
         }
@@ -348,9 +348,7 @@ class Executable:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Executable:
         """Return an executable with separate programs, handles and weights."""
-        return self._with(
-            copy.deepcopy(dict(self._shared.weights.arrays), memo), copy.deepcopy(self._handles.copy(), memo)
-        )
+        return self._with(copy.deepcopy(dict(self._shared.checked), memo), copy.deepcopy(self._handles.copy(), memo))
 
     def _with(self, weights: Mapping[str, np.ndarray], handles: Mapping[str, np.ndarray]) -> Executable:
         duplicate = Executable(self._compiled, outputs=self._wanted, traced=self._traced)

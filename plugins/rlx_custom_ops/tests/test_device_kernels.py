@@ -12,7 +12,7 @@ import rlx_core as rlx
 import rlx_custom_ops as linalg
 import rlx_custom_ops.plugin
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.emit.emitters import emitter_of
+from rlx_core.pipeline.kernels import emitter_of
 from rlx_core.plugins import PluginEntry, PluginHost, default_host
 from rlx_core.testing.cases import OpProgram, programs
 from rlx_custom_ops.device_kernels import kernels

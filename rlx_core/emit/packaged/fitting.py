@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from attrs import asdict
 
 from rlx_core.device.driver import DeviceFacts
-from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, need, optional
+from rlx_core.run.packaged.reading import every, number
 from rlx_core.system.records import frozen
 
 __all__ = ["Wanted"]
@@ -40,28 +39,6 @@ class Wanted:
     features: tuple[str, ...]
     dtypes: tuple[str, ...]
 
-    @classmethod
-    def of(
-        cls,
-        facts: DeviceFacts,
-        language: str,
-        dtypes: Collection[str],
-        features: Collection[str],
-        group_size: int,
-    ) -> Wanted:
-        """Return the requirements of programs that were planned for a device, with groups of at most `group_size` threads."""
-        return cls(
-            language=language,
-            name=facts.name,
-            driver=facts.driver,
-            alignment=facts.alignment,
-            group_size=group_size,
-            shared_nbytes=facts.shared_nbytes,
-            subgroup=facts.subgroup,
-            features=tuple(sorted(features)),
-            dtypes=tuple(sorted(dtypes)),
-        )
-
     def to_json(self) -> Json:
         return asdict(self)
 
@@ -75,20 +52,12 @@ class Wanted:
         row = need(form, dict, "what code expects of a device")
 
         def words(name: str) -> tuple[str, ...]:
-            return tuple(need(each, str, name) for each in need(row.get(name), list, name))
+            return every(row.get(name), lambda each: need(each, str, name))
 
-        def number(name: str) -> int:
-            value: int = need(row.get(name), int, name)
-            if value < 1:
-                raise FormatError(f"package: {name} is {value}")
-            return value
-
-        text: dict[str, Any] = {name: need(row.get(name), str, name) for name in ("language", "name", "driver")}
+        values: dict[str, Any] = {name: need(row.get(name), str, name) for name in ("language", "name", "driver")}
+        values |= {name: number(row.get(name), name, low=1) for name in ("alignment", "group_size", "shared_nbytes")}
         return cls(
-            **text,
-            alignment=number("alignment"),
-            group_size=number("group_size"),
-            shared_nbytes=number("shared_nbytes"),
+            **values,
             subgroup=optional(row.get("subgroup"), int, "subgroup"),
             features=words("features"),
             dtypes=words("dtypes"),

@@ -11,9 +11,8 @@ from rlx_core.emit.emitters import Call
 from rlx_core.errors import Fact, FormatError, RlxError
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.lir import Step
-from rlx_core.ir.provenance import Source
 from rlx_core.run.packaged.plan_form import PackedPlan, PlanWriter, buffer_from, expect_inside
-from rlx_core.run.packaged.reading import every, line_of, number
+from rlx_core.run.packaged.reading import every, node_form, node_from, number
 from rlx_core.run.plan import Location
 from rlx_core.system.records import frozen
 
@@ -28,12 +27,10 @@ class PackedFault:
     """The error for an index that a launch reports: the message, and the node with the user's line."""
 
     message: str
-    label: str
-    line: tuple[str, int] | None
+    node: Fact
 
     def __call__(self, index: int | None, place: int) -> RlxError:
-        where = Fact("node", self.label, None if self.line is None else Source(*self.line))
-        return Fault(self.message)(index, place).with_fact(where)
+        return Fault(self.message)(index, place).with_fact(self.node)
 
 
 @frozen(eq=False)
@@ -88,12 +85,7 @@ def launches_form(plan: PlanWriter, calls: list[PlannedCall], workspace: int, st
 
 
 def _fault_form(message: str, step: Step) -> Json:
-    source = step.node.origin.source
-    return {
-        "message": message,
-        "label": step.node.label,
-        "line": None if source is None else [source.file, source.line],
-    }
+    return {"message": message, **node_form(Fact("node", step.node.label, step.node.origin.source))}
 
 
 def _call(step: int, row: dict[str, Any], plan: PackedPlan, workspace: int) -> PlannedCall:
@@ -122,6 +114,4 @@ def _argument(form: Json, plan: PackedPlan, workspace: int) -> Location | int:
 
 def _fault(form: Json) -> PackedFault:
     row = need(form, dict, "a fault")
-    return PackedFault(
-        need(row.get("message"), str, "a message"), need(row.get("label"), str, "a label"), line_of(row.get("line"))
-    )
+    return PackedFault(need(row.get("message"), str, "a message"), node_from(row))

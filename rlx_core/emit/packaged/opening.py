@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import field
@@ -51,7 +51,7 @@ class DevicePackage:
     texts: Mapping[str, Text]
     has_binaries: bool
     _modules: dict[int, Any] = field(factory=dict)
-    _shared: dict[Hashable, Any] = field(factory=dict)  # the weights on the device, which all programs share
+    _on_device: dict[tuple[str, str], Any] = field(factory=dict)  # the weights, which all programs share
 
     @classmethod
     def read(cls, form: Json, blobs: Blobs, device: Device) -> DevicePackage:
@@ -83,7 +83,7 @@ class DevicePackage:
         code = DeviceCode(
             self.device, packed.calls, Modules(modules, is_cached=True), packed.workspace_nbytes, origin="packaged"
         )
-        return packaged_program(packed.plan, DeviceMemory(self.device), code, self.blobs, self._shared)
+        return packaged_program(packed.plan, DeviceMemory(self.device), code, self.blobs, self._on_device)
 
     def _module(self, text: Text) -> Any:
         if text.source not in self._modules:

@@ -17,7 +17,7 @@ from rlx_core.emit.packaged.form import launches_form
 from rlx_core.emit.steps import Emissions, emissions
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.select.backend import Bindings
+from rlx_core.pipeline.select.backend import Params
 from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.pipeline.select.packages import Keep, PackedCode, expect_packable
 from rlx_core.run.packaged.plan_form import PLAN_VERSION, PlanWriter
@@ -45,20 +45,29 @@ class DeviceWriter:
     features: frozenset[str]
     builds: bool
 
-    def packed(self, programs: Sequence[tuple[Lir, Bindings]]) -> PackedCode:
-        """Return the packed code of programs with their bindings.
+    def packed(self, programs: Sequence[tuple[Lir, Params]]) -> PackedCode:
+        """Return the packed code of programs with their prepared parameters.
 
         Raises:
             NoKernelError, ConfigError: See `expect_packable`.
             KernelBuildError: The device's compiler refuses a function.
         """
-        packed_programs = [self._program(lir, bindings) for lir, bindings in programs]
+        packed_programs = [self._program(lir, params) for lir, params in programs]
         facts, level = self.device.facts, self.language.level
         dtypes = {v.dtype.name for lir, _ in programs for node in lir.graph.nodes for v in node.results}
+        requirements = Wanted(
+            language=level.name,
+            name=facts.name,
+            driver=facts.driver,
+            alignment=facts.alignment,
+            group_size=max(size for _, size in packed_programs),
+            shared_nbytes=facts.shared_nbytes,
+            subgroup=facts.subgroup,
+            features=tuple(sorted(self.features)),
+            dtypes=tuple(sorted(dtypes)),
+        )
         form = {
-            "wanted": Wanted.of(
-                facts, level.name, dtypes, self.features, max(size for _, size in packed_programs)
-            ).to_json(),
+            "wanted": requirements.to_json(),
             "plans": PLAN_VERSION,
             "modules": self._modules([lir for lir, _ in programs]),
             "programs": [form for form, _ in packed_programs],
@@ -85,13 +94,13 @@ class DeviceWriter:
             )
         return forms
 
-    def _program(self, lir: Lir, bindings: Bindings) -> tuple[Json, int]:
+    def _program(self, lir: Lir, params: Params) -> tuple[Json, int]:
         """The form of a program, and the most threads of its groups."""
         emission = emissions(lir, self.kernels)
         expect_packable(lir, lambda number, step: reason_against(emission, number, step))
         locations = Locations(lir)
         plan = locations.plan()
-        arrays: list[Any] = [bindings[leaf.name] for leaf in plan.params]
+        arrays: list[Any] = [params[leaf.name] for leaf in plan.params]
         on_host = [array.to_host() if isinstance(array, DeviceArray) else array for array in arrays]
         calls = list(planned_calls(lir, locations, emission))
         form = launches_form(PlanWriter(plan, on_host, self.keep), calls, emission.workspace, lir.steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -17,6 +17,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.kernels import HOST_KERNEL, Kernel, KernelTable, matches
 from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack, expect_packable
+from rlx_core.pipeline.select.params import Params
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ABSENT",
     "Backend",
-    "Bindings",
     "Blobs",
     "Keep",
     "Level",
@@ -34,6 +34,7 @@ __all__ = [
     "ObjectStore",
     "Outputs",
     "PackedCode",
+    "Params",
     "Program",
     "Target",
     "Traffic",
@@ -131,25 +132,6 @@ class Listing:
     note: str = ""
 
 
-class Bindings(dict[str, np.ndarray]):
-    """The bound parameters by name, and data that programs derived from them.
-
-    Several programs may be bound to the same object, one for each combination of sizes. A program may cache data that it derives
-    from a value alone (another arrangement of it, a copy on a device) in `made`, where the others reuse it.
-
-    Attributes:
-        immutable: The names of the arrays that are read-only (`rlx_core.ir.array.is_immutable`), whose packed
-            copies several executables share.
-        crossed: Bytes transferred to a device to compute values there, until a program has reported them.
-    """
-
-    def __init__(self, values: Mapping[str, np.ndarray], immutable: Collection[str] = ()) -> None:
-        super().__init__(values)
-        self.immutable = frozenset(immutable)
-        self.made: dict[Hashable, Any] = {}
-        self.crossed = 0
-
-
 @frozen
 class Traffic:
     """Bytes transferred between the host and a device.
@@ -182,9 +164,9 @@ class Program(ABC):
 
     @abstractmethod
     def bind(self, params: Mapping[str, np.ndarray]) -> None:
-        """Bind the values of `lir.graph`'s params (after the prepare program); they are not copied when usable as is.
+        """Bind the prepared parameters, the values of `lir.graph`'s params; they are not copied when usable as is.
 
-        They are `Bindings` where other programs may be bound to the same ones.
+        They are `Params` where other programs may be bound to the same ones.
         """
 
     @abstractmethod
@@ -378,7 +360,7 @@ class Backend(ABC):
         raise AssertionError(f"{self.target.name} offers the level {level} and does not print it")
 
     def pack(
-        self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
+        self, programs: Sequence[tuple[Lir, Params]], target: Target, variant: str | None, keep: Keep
     ) -> PackedCode:
         """Return a package's data of programs and their bindings, so that `unpack` creates them without compiling.
 

@@ -23,16 +23,18 @@ from rlx_core.ir.op import Op
 from rlx_core.plugins.faults import ContributionFault, as_fact
 from rlx_core.plugins.use import leave_row_out
 from rlx_core.system.locks import Lock
-from rlx_core.system.records import frozen
+from rlx_core.system.records import define, frozen
 
 __all__ = [
     "Condition",
+    "Emitting",
     "Kernel",
     "KernelRefusal",
     "KernelSelection",
     "KernelTable",
     "Traits",
     "condition",
+    "emitter_of",
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -193,6 +195,33 @@ class KernelSelection:
     refusals: tuple[KernelRefusal, ...] = ()
 
 
+@define(eq=False, slots=False)
+class Emitting:
+    """The function of a row with generated code: it carries the emitter, and computes a step's result by the op's own definition
+    on the host for callers outside of a program of the target.
+
+    Attributes:
+        emit: The emitter, in the form that the target defines.
+        sized: Finds the dynamic-shape form of a step, on targets that have such forms.
+    """
+
+    emit: Any = field(repr=False)
+    sized: Any = field(default=None, repr=False)
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.emit, "__name__", "kernel")
+
+    def __call__(self, op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
+        for place, result in zip(as_results(out), as_results(op(*operands)), strict=True):
+            np.copyto(place, result, casting="unsafe")
+
+
+def emitter_of(run: Callable[..., None]) -> Any | None:
+    """The emitter that a row's function carries; `None` for one that runs on the host."""
+    return run.emit if isinstance(run, Emitting) else None
+
+
 HOST: Final = "host"
 """The kernel name of a node that runs on the host with its op's reference."""
 
@@ -252,21 +281,25 @@ class KernelTable:
         Raises:
             ConfigError: The table already has a kernel of that name.
         """
-        if traits.get("is_generated"):
-            traits["is_each_in_place"] = traits["writes_strides"] = True
 
         def add(run: _F) -> _F:
-            for op in ops:
-                base = name or run.__name__
-                unique = base if len(ops) == 1 else f"{base}[{op.name}]"
-                doc = (run.__doc__ or "").strip().split("\n")[0]
-                self._add(Kernel(unique, op, run, self.plugin, doc, **traits))
+            self._filled()
+            self._register(ops, name or run.__name__, run, traits)
             return run
 
         return add
 
+    def _register(self, ops: Sequence[type[Op]], name: str, run: Callable[..., None], traits: TraitWords) -> None:
+        """Add a row for each of `ops`; the table is filled, or this is a part of filling it."""
+        if traits.get("is_generated"):
+            traits["is_each_in_place"] = traits["writes_strides"] = True
+        doc = (run.__doc__ or "").strip().split("\n")[0]
+        for op in ops:
+            unique = name if len(ops) == 1 else f"{name}[{op.name}]"
+            self._add(Kernel(unique, op, run, self.plugin, doc, **traits))
+
     def _add(self, kernel: Kernel) -> None:
-        if kernel.name in self._filled():
+        if kernel.name in self._names:
             first = self._names[kernel.name]
             raise ConfigError(
                 f"{self.target}: two kernels are called {kernel.name!r}",

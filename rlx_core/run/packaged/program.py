@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
-from rlx_core.pipeline.select.backend import Bindings
+from rlx_core.pipeline.select.backend import Params
 from rlx_core.pipeline.select.packages import Blobs
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.memory import ProgramMemory
@@ -16,13 +15,13 @@ __all__ = ["packaged_program"]
 
 
 def packaged_program(
-    packed: PackedPlan, memory: ProgramMemory, code: Code, blobs: Blobs, created: dict[Hashable, Any]
+    packed: PackedPlan, memory: ProgramMemory, code: Code, blobs: Blobs, on_device: dict[tuple[str, str], Any]
 ) -> PlannedProgram:
     """The program of a plan that was read, with its parameters.
 
     Args:
         code: Every step of the program.
-        created: Data that the package's programs derived from its blobs: copies on a device.
+        on_device: Copies of the blobs on devices, which the programs of a package share; see `Params`.
 
     Raises:
         FormatError: A blob is damaged.
@@ -30,7 +29,7 @@ def packaged_program(
     parts = (Calls(tuple(sorted(code.steps))),) if code.steps else ()
     program = PlannedProgram(packed.plan, memory, code, lambda: parts)
     arrays = blobs.arrays(list(packed.blobs))
-    bindings = Bindings({leaf.name: array for leaf, array in zip(packed.plan.params, arrays, strict=True)})
-    bindings.made = created
-    program.bind(bindings)
+    params = Params({leaf.name: array for leaf, array in zip(packed.plan.params, arrays, strict=True)})
+    params.on_device = on_device
+    program.bind(params)
     return program

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from rlx_core.errors import FormatError
+from rlx_core.errors import Fact, FormatError
 from rlx_core.ir.forms import Json, items, need, quoted
+from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType, spec
 
-__all__ = ["every", "known_type", "line_of", "number"]
+__all__ = ["every", "known_type", "node_form", "node_from", "number"]
 
 _MOST_NBYTES: Final = 1 << 47
 
@@ -49,13 +50,20 @@ def known_type(form: Json) -> TensorType:
     return result
 
 
-def line_of(form: Json) -> tuple[str, int] | None:
-    """A line of a file, if there is one.
+def node_form(fact: Fact) -> dict[str, Json]:
+    """The fact about a node and the user's line, as `node_from` reads it."""
+    source = fact.where
+    return {"label": fact.value, "line": [source.file, source.line] if isinstance(source, Source) else None}
+
+
+def node_from(row: Mapping[str, Json]) -> Fact:
+    """The fact about a node, for errors.
 
     Raises:
         FormatError: It is something else.
     """
-    if form is None:
-        return None
-    file, place = items(form, 2, "a line")
-    return need(file, str, "a file"), number(place, "a line")
+    label, line = need(row.get("label"), str, "a label"), row.get("line")
+    if line is None:
+        return Fact("node", label)
+    file, place = items(line, 2, "a line")
+    return Fact("node", label, Source(need(file, str, "a file"), number(place, "a line")))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 from rlx_core.errors import ConfigError, Fact
@@ -13,17 +14,18 @@ from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import (
     Backend,
-    Bindings,
     Blobs,
     Keep,
     Level,
     Listing,
     ObjectStore,
     PackedCode,
+    Params,
     Program,
     Target,
     Unpack,
 )
+from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_cpu import tier
 from rlx_cpu.element_functions import element_functions
 
@@ -32,6 +34,47 @@ __all__ = ["CpuBackend"]
 LONGEST_KERNEL = 128
 """Element-wise ops in one kernel. LLVM takes longer than in proportion for more, and values that do not fit into registers
 make the kernel slower: 1,024 ops on 1,000 numbers take 65 µs in kernels of 32, 140 µs of 128, and 235 µs as one."""
+
+
+@cache
+def kernel_table(is_native: bool) -> KernelTable:
+    """All kernels of a tier: the NumPy rows, and for the native tier its own before them; imported when they are needed."""
+
+    def fill(table: KernelTable) -> None:
+        from rlx_cpu.kernels import kernels
+
+        if is_native:
+            from rlx_cpu.native.table import native
+
+            table.merge(native.before(kernels))
+        else:
+            table.merge(kernels)
+
+    return KernelTable("cpu", plugin="cpu", fill=fill)
+
+
+def adopt(row: Kernel, is_native: bool) -> Kernel | None:
+    """Return another package's row as a row of a tier; `None` if it is not applicable."""
+    if row.tier != "native":
+        return row
+    from rlx_cpu.native.table import adopted
+
+    return adopted(row, is_native)
+
+
+@contextmanager
+def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator[None]:
+    """Context in which compiled native code is stored in `objects`, including the runtime, compiled if necessary."""
+    if not tier.is_native(options):
+        yield
+        return
+    from rlx_cpu.native.llvm import jit
+    from rlx_cpu.native.runtime.code import STEPS
+    from rlx_cpu.native.runtime.linked import code_of
+
+    with jit.keeping(objects):
+        code_of(STEPS)
+        yield
 
 
 class CpuBackend(Backend):
@@ -44,14 +87,14 @@ class CpuBackend(Backend):
     def target_for(self, options: Mapping[str, Any]) -> Target:
         return Target(
             name="cpu",
-            kernels=tier.kernel_table(tier.is_native(options)),
+            kernels=kernel_table(tier.is_native(options)),
             alignment=64,  # a cache line, and the widest vector of AVX-512
             accepts_views=True,
             region_limits=(LONGEST_KERNEL, None),
             properties=tier.properties(options),
             tiers=tier.tiers(options),
             element_functions=element_functions(options),
-            adopt=partial(tier.adopt, is_native=tier.is_native(options)),
+            adopt=partial(adopt, is_native=tier.is_native(options)),
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
@@ -62,34 +105,55 @@ class CpuBackend(Backend):
 
             return OracleProgram(lir)
         poison = bool(chosen.get("cpu.poison"))
-        native = tier.native_tier_program(lir, target.kernels, chosen, poison=poison)
-        if native is not None:
-            return native
-        from rlx_cpu.numpy_program import numpy_program
+        settings = tier.settings(chosen) if lir.origin is None else tier.settings_of(lir.origin.template, chosen)
+        if settings is None:
+            from rlx_cpu.numpy_program import numpy_program
 
-        return numpy_program(lir, target.kernels, poison=poison)
+            return numpy_program(lir, target.kernels, poison=poison)
+        from rlx_cpu.native.runtime.program import native_program
+
+        return native_program(lir, target.kernels, settings, poison=poison)
 
     def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
-        with tier.keeping(objects, options.get("options", {})):
+        with keeping(objects, options.get("options", {})):
             return self.compile(lir, target, options)
 
     def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
-        return tier.another(lir, target.kernels, options.get("options", {}), code)
+        chosen = options.get("options", {})
+        if not tier.is_native(chosen):
+            return None
+        from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
+        from rlx_cpu.native.runtime.program import native_program
+
+        assert isinstance(code, CompiledSteps), "it is what a native program had"
+        assert isinstance(code.settings, Settings), "it was compiled here"
+        # CPUs are counted only for code that can use several: it takes longer than all the rest.
+        if code.uses_threads and code.settings != tier.settings(chosen):
+            return None
+        return native_program(lir, target.kernels, code.settings, code.on(lir))
 
     def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
-        with tier.keeping(objects, options):
+        with keeping(objects, options):
             pass
 
     def levels(self, target: Target) -> tuple[Level, ...]:
-        return tier.levels(target)
+        if target.properties["tier"] != "native":
+            return ()
+        from rlx_cpu.native.listing import LEVELS
+
+        return LEVELS
 
     def emit(
         self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
     ) -> Sequence[Listing]:
-        return tier.listings(lir, target.kernels, options.get("options", {}), level, steps)
+        settings = tier.settings(options.get("options", {}))
+        assert settings is not None, "only the native tier has levels of its own"
+        from rlx_cpu.native.listing import listings
+
+        return listings(lir, target.kernels, settings, level, steps)
 
     def pack(
-        self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
+        self, programs: Sequence[tuple[Lir, Params]], target: Target, variant: str | None, keep: Keep
     ) -> PackedCode:
         reason = tier.reason_without() or (None if sys.platform == "linux" else "code for packages is made on Linux")
         if reason is not None:

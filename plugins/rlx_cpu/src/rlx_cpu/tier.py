@@ -1,15 +1,13 @@
 """Selection of the tier: native code if llvmlite is installed and supports the processor, NumPy otherwise.
 
-The one place that imports the native tier, so that without llvmlite nothing of it is touched, and the one that reads the
-backend's options.
+The one place that reads the backend's options; without llvmlite it imports nothing of the native tier.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -18,8 +16,6 @@ from weakref import WeakKeyDictionary
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.errors.lacks import is_lack, lacking
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
-from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_core.system.records import evolve
 
 if TYPE_CHECKING:
@@ -29,18 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TIERS",
-    "adopt",
-    "another",
     "is_native",
     "isa_of",
-    "keeping",
-    "kernel_table",
-    "levels",
-    "listings",
-    "native_tier_program",
     "properties",
     "reason_without",
     "settings",
+    "settings_of",
     "spin_of",
     "threads_of",
     "tiers",
@@ -100,32 +90,6 @@ def is_native(options: Mapping[str, Any]) -> bool:
     return requested != "numpy" and reason is None
 
 
-@cache
-def kernel_table(is_native: bool) -> KernelTable:
-    """All kernels of a tier: the NumPy rows, and for the native tier its own before them; imported when they are needed."""
-
-    def fill(table: KernelTable) -> None:
-        from rlx_cpu.kernels import kernels
-
-        if is_native:
-            from rlx_cpu.native.table import native
-
-            table.merge(native.before(kernels))
-        else:
-            table.merge(kernels)
-
-    return KernelTable("cpu", plugin="cpu", fill=fill)
-
-
-def adopt(row: Kernel, is_native: bool) -> Kernel | None:
-    """Return another package's row as a row of a tier; `None` if it is not applicable."""
-    if row.tier != "native":
-        return row
-    from rlx_cpu.native.table import adopted
-
-    return adopted(row, is_native)
-
-
 def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The tiers that programs under these options use, best first."""
     return ("native", "library", "numpy") if is_native(options) else ("numpy",)
@@ -141,23 +105,6 @@ def properties(options: Mapping[str, Any]) -> dict[str, str]:
     return {"tier": "numpy", "why": reason_without() or "cpu.tier is numpy"}
 
 
-def native_tier_program(
-    lir: Lir, table: KernelTable, options: Mapping[str, Any], *, poison: bool = False
-) -> Program | None:
-    """The program on the native tier, or `None` on the other tier.
-
-    Raises:
-        ConfigError: An option has an invalid value.
-    """
-    chosen = settings(options) if lir.origin is None else settings_of(lir.origin.template, options)
-    if chosen is None:
-        return None
-    from rlx_cpu.native.runtime.program import native_program
-    from rlx_cpu.native.table import ProgramEmitters, native
-
-    return native_program(lir, table, ProgramEmitters(native, table), chosen, poison=poison)
-
-
 def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
     """The settings of a template's programs, read once for all sizes except for the number of usable CPUs, which may change."""
     cached = _settings.get(template)
@@ -171,63 +118,6 @@ def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
 
 
 _settings: WeakKeyDictionary[Lir, tuple[Mapping[str, Any], Settings | None]] = WeakKeyDictionary()
-
-
-def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: object) -> Program | None:
-    """A native program from code; `None` if it would have more or fewer threads now, and on the other tier."""
-    if not is_native(options):
-        return None
-    from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
-    from rlx_cpu.native.runtime.program import native_program
-    from rlx_cpu.native.table import ProgramEmitters, native
-
-    assert isinstance(code, CompiledSteps), "it is what a native program had"
-    # CPUs are counted only for code that can use several: it takes longer than all the rest.
-    assert isinstance(code.settings, Settings), "it was compiled here"
-    if code.uses_threads and code.settings != settings(options):
-        return None
-    return native_program(lir, table, ProgramEmitters(native, table), code.settings, code.on(lir))
-
-
-@contextmanager
-def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator[None]:
-    """Context in which compiled native code is stored in `objects`, including the runtime, compiled if necessary."""
-    if not is_native(options):
-        yield
-        return
-    from rlx_cpu.native.llvm import jit
-    from rlx_cpu.native.runtime.code import STEPS
-    from rlx_cpu.native.runtime.linked import code_of
-
-    with jit.keeping(objects):
-        code_of(STEPS)
-        yield
-
-
-def levels(target: Target) -> tuple[Level, ...]:
-    """The languages of native code that a target of this backend prints; none on the NumPy tier."""
-    if target.properties["tier"] != "native":
-        return ()
-    from rlx_cpu.native.listing import LEVELS
-
-    return LEVELS
-
-
-def listings(
-    lir: Lir, table: KernelTable, options: Mapping[str, Any], level: str, steps: Sequence[int]
-) -> list[Listing]:
-    """The code of some steps at one of `levels`."""
-    chosen = settings(options)
-    assert chosen is not None, "only the native tier has levels of its own"
-    from rlx_cpu.native import listing
-    from rlx_cpu.native.table import ProgramEmitters, native
-
-    if chosen.tuning is None:
-        return listing.listings(lir, ProgramEmitters(native, table), chosen, level, steps)
-    from rlx_cpu.native.runtime.program import tunable_functions
-
-    tuned = chosen.tuning.selected(tunable_functions(lir), table, chosen)
-    return listing.listings(lir, ProgramEmitters(native, table), chosen, level, steps, tuned.machines)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:
@@ -281,12 +171,10 @@ def isa_of(options: Mapping[str, Any]) -> Isa | None:
     mode = tune_of(options)
     requested = options.get("cpu.isa", "auto")
     if not is_native(options):
-        if requested != "auto":
-            reason = reason_without() or "cpu.tier is numpy"
-            raise ConfigError(f"cpu.isa: {requested} needs native code, and there is none", Fact("because", reason))
-        if mode != "off":
-            reason = reason_without() or "cpu.tier is numpy"
-            raise ConfigError(f"cpu.tune: {mode} needs native code, and there is none", Fact("because", reason))
+        for name, value, default in (("isa", requested, "auto"), ("tune", mode, "off")):
+            if value != default:
+                reason = Fact("because", reason_without() or "cpu.tier is numpy")
+                raise ConfigError(f"cpu.{name}: {value} needs native code, and there is none", reason)
         return None
     from rlx_cpu.native.llvm.isa import named
 

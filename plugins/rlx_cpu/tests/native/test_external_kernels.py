@@ -12,12 +12,12 @@ import rlx_cpu.plugin
 from rlx_core.contributions import KernelSpec
 from rlx_core.hooks import hookimpl
 from rlx_core.ops import Op, Value, define_op, op_function
-from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.kernels import Emitting, KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost
 from rlx_cpu.emitters import Emitted, NativeTable, counting, memory_type, offset, pointer_at, share, starting
 from rlx_cpu.native.llvm import objects
 from rlx_cpu.native.runtime.steps import external_packages, functions_of
-from rlx_cpu.native.table import NativeMeaning, ProgramEmitters, is_external, is_native, native
+from rlx_cpu.native.table import is_external, is_native
 
 
 @define_op(domain="guest")
@@ -103,8 +103,8 @@ def test_the_guests_package_is_in_the_key_of_its_code(monkeypatch: pytest.Monkey
     report = run(table)
     functions, _ = functions_of(report.lir)
     kernels = KernelTable("cpu")
-    kernels.register(Mirror, name="guest.native_mirrored")(NativeMeaning(mirrored))
-    packages = external_packages(functions, ProgramEmitters(native, kernels))
+    kernels.register(Mirror, name="guest.native_mirrored")(Emitting(mirrored))
+    packages = external_packages(functions, kernels)
     assert packages == {mirrored.__module__.partition(".")[0]}
 
     seen: list[set[str]] = []

@@ -13,6 +13,7 @@ from rlx_core.codegen.meaning import loop_kernel
 from rlx_cpu.native.kernels import native
 from rlx_cpu.native.loops.rows import emit_loop
 from rlx_cpu.native.runtime.steps import layouts
+from rlx_cpu.native.table import emitter_in
 
 
 def model(x, w, b):
@@ -28,7 +29,7 @@ def compiled():
 
 def test_the_loops_of_the_listing_are_those_that_are_compiled(compiled) -> None:
     lir = compiled.executable.lir
-    own = {n: layout for n, layout in layouts(lir) if native.emitter(lir.steps[n].kernel) is emit_loop}
+    own = {n: layout for n, layout in layouts(lir) if emitter_in(native, lir.steps[n].kernel) is emit_loop}
     assert own, "the program has loops of its own"
     for number, layout in own.items():
         text = compiled.emit("loops", number).partition("\n")[2]

@@ -19,7 +19,6 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import programs
 from rlx_cpu.native.llvm.isa import available, portable
 from rlx_cpu.native.runtime.compiled import RunSettings
-from rlx_cpu.native.table import ProgramEmitters, native
 from rlx_cpu.packaged.form import PackedProgram
 from rlx_cpu.packaged.image import image_from
 from rlx_cpu.packaged.mapping import MappedCode
@@ -51,7 +50,7 @@ def test_every_native_op_agrees(isa: str) -> None:
         config = {"use": "none", "options": {"cpu.isa": isa, "cpu.threads": 2}}
         compiled = compile_graph(program.graph, target="cpu", host=HOST, config=config)
         executable = Executable(compiled)
-        writer = writer or Writer(portable(isa), ProgramEmitters(native, compiled.target.kernels), store.add)
+        writer = writer or Writer(portable(isa), compiled.target.kernels, store.add)
         if executable.params:
             continue
         try:

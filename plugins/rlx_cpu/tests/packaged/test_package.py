@@ -26,7 +26,7 @@ from rlx_core.errors import (
 from rlx_core.files.packages.opening import import_file
 from rlx_core.functions.model import Model
 from rlx_core.ir.array import unwrapped
-from rlx_core.pipeline.backend import Bindings
+from rlx_core.pipeline.backend import Params
 from rlx_core.pipeline.compile import compile_graph
 from rlx_cpu.native.llvm.host import assuming_host, this_host
 from rlx_cpu.native.llvm.isa import ISAS, available, host_isa
@@ -258,7 +258,7 @@ def test_what_a_run_would_overwrite_is_not_packaged() -> None:
     x = rlx.spec("f32[4]")
     donating = compile_graph(rlx.trace(lambda x: x + 1, x), target="cpu", host=HOST, donations={"x": 0})
     with pytest.raises(ConfigError, match="x would be overwritten"):
-        donating.backend.pack([(donating.lir, Bindings({}))], donating.target, None, lambda array: 0)
+        donating.backend.pack([(donating.lir, Params({}))], donating.target, None, lambda array: 0)
 
 
 def test_a_model_is_compiled_and_packaged(tmp_path: Path) -> None:

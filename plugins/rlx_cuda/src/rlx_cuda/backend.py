@@ -14,12 +14,12 @@ from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics, Sanitizer
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.emit.backend import adopted
-from rlx_core.emit.emitters import Language, emitter_of
+from rlx_core.emit.emitters import Language
 from rlx_core.emit.table import LIBRARY, DeviceTable
 from rlx_core.errors import ConfigError
 from rlx_core.ir.dtypes import f32
 from rlx_core.pipeline.select.backend import Level, Target
-from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable
+from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable, emitter_of
 from rlx_cuda import library, nvrtc
 from rlx_cuda.nvrtc import HOPPER
 from rlx_cuda.product_layouts import NUMBERS

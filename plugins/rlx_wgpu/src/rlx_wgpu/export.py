@@ -17,7 +17,8 @@ from attrs import define, field, frozen
 from rlx_core.codegen.faults import SITE_WORDS
 from rlx_core.device.device import Device
 from rlx_core.device.driver import Argument, At, DeviceFacts, Driver, Whole
-from rlx_core.emit.program import build_program
+from rlx_core.emit.code import compile_plan
+from rlx_core.emit.program import device_program
 from rlx_core.emit.steps import emissions
 from rlx_core.errors import ConfigError, Fact, FormatError
 from rlx_core.ir.dtypes import dtype
@@ -69,7 +70,8 @@ def export(program: CompiledFunction[..., Any] | Executable, folder: Path | str)
     inputs = [np.zeros(e.type.static_shape, e.type.dtype.numpy) for e in lir.manifest.inputs]
     recorder = _Recorder(backend.usual, {id(x): None for x in inputs})
     device = Device("wgpu:export", backend.usual, lambda: recorder)
-    built = build_program(lir, device, target.kernels, backend.language(device))
+    code = compile_plan(lir, device, target.kernels, backend.language(device))
+    built = device_program(lir, device, target.kernels, code)
     built.bind(prepared_on_host(lir, executable.weights))
     results = built.run(inputs)
 

@@ -58,7 +58,6 @@ __all__ = [
     "EmitSized",
     "EmitStep",
     "Emitted",
-    "Emitters",
     "HoistedPack",
     "OperandView",
     "Pack",
@@ -299,13 +298,3 @@ class EmitSized(Protocol):
     """Finds the form of a step: its node with unknown sizes, where its operands lie for some sizes, and these."""
 
     def __call__(self, node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SizedForm | None: ...
-
-
-class Emitters(Protocol):
-    """The emitters of a program's kernels."""
-
-    def emitter(self, kernel: str) -> Emit | None:
-        """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
-
-    def sized(self, kernel: str) -> EmitSized | None:
-        """Return the function that finds a kernel's dynamic-shape forms; `None` for one that is compiled for each size."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.listing import shared_listings
 from rlx_core.system.records import evolve
-from rlx_cpu.native.contract import Emitters, SizedForm
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.llvm.optimise import assembly, new_module
 from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.runtime.compiled import Settings
+from rlx_cpu.native.runtime.program import tunable_functions
 from rlx_cpu.native.runtime.sizing import module_of, sized_steps
 from rlx_cpu.native.runtime.steps import emit_step, layouts, reason_to_drive
 
@@ -27,53 +27,35 @@ LEVELS = (
 
 def listings(
     lir: Lir,
-    table: Emitters,
+    kernels: KernelTable,
     settings: Settings,
     level: str,
     steps: Sequence[int],
-    machines: Mapping[Hashable, CpuMachine] | None = None,
 ) -> list[Listing]:
-    """Return the code of some steps at one of `LEVELS`; each function is in a separate module.
-
-    Args:
-        machines: See `compile_steps`.
-    """
+    """Return the code of some steps at one of `LEVELS`; each function is in a separate module."""
     selected = frozenset(steps)
+    machines: Mapping[Hashable, CpuMachine] = {}
+    if settings.tuning is not None:
+        machines = settings.tuning.selected(tunable_functions(lir), kernels, settings).machines
     native = {number: layout for number, layout in layouts(lir) if number in selected}
-    sized = sized_steps(lir, native, table, settings.isa)
+    sized = sized_steps(lir, native, kernels, settings.isa)
 
     def reason_without(number: int) -> str | None:
         return None if number in native else reason_to_drive(lir.steps[number]) or "runs with NumPy"
 
     def code_of(number: int) -> tuple[str, str]:
-        if number in sized:
-            return sized_code(lir, settings, level, number, sized[number].form), ""
         step = lir.steps[number]
-        function = Function(step.kernel, step.node, native[number], step.nested, step.nested_offset)
-        if machines:
-            function = evolve(function, machine=machines.get(function.key))
-        return code(function, table, settings, level, number), ""
+        title = step.node.op.name.rpartition(".")[2]
+        name = f"step{number}_{title}"
+        if number in sized:
+            module, _ = module_of(sized[number].form, f"{name}_of_all_sizes")
+        else:
+            function = Function(step.kernel, step.node, native[number], step.nested, step.nested_offset)
+            module = new_module(title)
+            emit_step(module, name, evolve(function, machine=machines.get(function.key)), kernels, settings.isa)
+        return (str(module) if level == "llvm" else assembly(module, settings.isa)), ""
 
     def function_of(number: int) -> object:
         return lir.steps[number].node.op, lir.steps[number].kernel, native[number]
 
     return shared_listings(steps, reason_without, function_of, code_of)
-
-
-def code(function: Function, table: Emitters, settings: Settings, level: str, number: int) -> str:
-    """Return the function of one step, by its number."""
-    title = title_of(function.node)
-    module = new_module(title)
-    emit_step(module, f"step{number}_{title}", function, table, settings.isa)
-    return str(module) if level == "llvm" else assembly(module, settings.isa)
-
-
-def sized_code(lir: Lir, settings: Settings, level: str, number: int, form: SizedForm) -> str:
-    """Return the function of a dynamic-shape form of one step."""
-    module, _ = module_of(form, f"step{number}_{title_of(lir.steps[number].node)}_of_all_sizes")
-    return str(module) if level == "llvm" else assembly(module, settings.isa)
-
-
-def title_of(node: Node) -> str:
-    """The name of an op without its domain."""
-    return node.op.name.rpartition(".")[2]

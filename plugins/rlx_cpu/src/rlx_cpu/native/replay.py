@@ -43,6 +43,7 @@ from rlx_core.ops import (
 from rlx_core.ops.fourier.fourier import Fft
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.samples import Case, Sample
+from rlx_core.pipeline.kernels import emitter_of
 from rlx_core.system.records import frozen
 from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.contract import Emit
@@ -155,8 +156,8 @@ def problems() -> tuple[tuple[str, Emit, Node, tuple[int, ...]], ...]:
     for program, bound in (*sample_programs, *larger_programs):
         if not program.is_static:
             continue
-        for row in native.rows(type(program.node.op)):
-            emit = native.emitter(row.name)
+        for row in native.candidates(type(program.node.op)):
+            emit = emitter_of(row.run)
             # Kernels with nested graphs consist of the code of other kernels.
             if emit is not None and not row.runs_nested and row.refusal(program.node) is None:
                 hashed.append((row.name, emit, program.node, bound))

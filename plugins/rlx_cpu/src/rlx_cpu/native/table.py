@@ -13,150 +13,72 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-import numpy as np
-from attrs import evolve, field
+from attrs import evolve
 
-from rlx_core.ir.dims import Dim
-from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.op import Op
-from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
-from rlx_core.system.records import define, frozen
+from rlx_core.pipeline.kernels import Emitting, Kernel, KernelTable, emitter_of
+from rlx_core.pipeline.select.kernels import TraitWords
 from rlx_cpu.native.contract import Emit, EmitSized
 from rlx_cpu.tier import reason_without
 
-__all__ = ["PREFIX", "NativeMeaning", "NativeTable", "ProgramEmitters", "adopted", "is_external", "is_native", "native"]
+__all__ = ["PREFIX", "NativeTable", "adopted", "emitter_in", "is_external", "is_native", "native", "sized_in"]
 
 PREFIX = "native_"
 _NATIVE = re.compile(rf"([a-z][a-z0-9_-]*\.)?{PREFIX}")
 STEP_BACK = 100
 """Reduction of the NumPy rows' priority. Native rows have priority 0, so a plugin's row of higher priority precedes them."""
 
-_E = TypeVar("_E", bound=Emit)
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class NativeTable:
-    """Emitters by kernel name, with the rows that announce them.
+class NativeTable(KernelTable):
+    """A kernel table whose rows are emitters.
 
     Args:
-        filled_by: The module that registers them all, imported when the first emitter is requested: a program whose code is
+        filled_by: The module that registers them all, imported when a row is first requested: a program whose code is
             cached needs none. It allows the table to be imported without llvmlite; the table then has no rows.
     """
 
     def __init__(self, filled_by: str | None = None) -> None:
+        super().__init__("cpu", plugin="cpu")
         self._filled_by = filled_by
-        self._rows = KernelTable("cpu", plugin="cpu")
-        self._emitters: dict[str, Emit] = {}
-        self._sized: dict[str, EmitSized] = {}
 
     def register(
-        self,
-        *ops: type[Op],
-        dtypes: str | None = None,
-        when: Condition | tuple[Condition, ...] = (),
-        workspace: Callable[[Node], Dim] | None = None,
-        in_place: tuple[int, ...] = (),
-        accepts_strides: bool = True,
-        completes_parts: bool = False,
-        priority: int = 0,
-        name: str | None = None,
-        is_generated: bool = False,
-        is_each_in_place: bool = False,
-        writes_strides: bool = False,
-        runs_nested: bool = False,
-        sized: EmitSized | None = None,
-    ) -> Callable[[_E], _E]:
-        """Register the decorated emitter for each of `ops`; arguments are those of `KernelTable.register`.
+        self, *ops: type[Op], name: str | None = None, sized: EmitSized | None = None, **traits: Unpack[TraitWords]
+    ) -> Callable[[_F], _F]:
+        """Register the decorated emitter for each of `ops`; kernels read strided operands unless `traits`, which are those of
+        `KernelTable.register`, say otherwise.
 
         Args:
             name: Without the prefix; the function's own by default.
-            priority: Among native rows.
             sized: Finds the dynamic-shape form.
         """
 
-        def add(emit: _E) -> _E:
-            doc = (emit.__doc__ or "").strip().split("\n")[0]
-            base = f"{PREFIX}{name or getattr(emit, '__name__', 'kernel')}"
-            for op in ops:
-                unique = base if len(ops) == 1 else f"{base}[{op.name}]"
-                run = NativeMeaning(emit)
-                run.__doc__ = doc
-                self._rows.register(
-                    op,
-                    dtypes=dtypes,
-                    when=when,
-                    workspace=workspace,
-                    in_place=in_place,
-                    accepts_strides=accepts_strides,
-                    completes_parts=completes_parts,
-                    priority=priority,
-                    name=unique,
-                    is_generated=is_generated,
-                    is_each_in_place=is_each_in_place,
-                    writes_strides=writes_strides,
-                    runs_nested=runs_nested,
-                    tier="native",
-                )(run)
-                self._emitters[unique] = emit
-                if sized is not None:
-                    self._sized[unique] = sized
+        def add(emit: _F) -> _F:
+            run = Emitting(emit, sized)
+            run.__doc__ = emit.__doc__
+            all_traits: TraitWords = {"accepts_strides": True, **traits, "tier": "native"}
+            self._register(ops, f"{PREFIX}{name or run.__name__}", run, all_traits)
             return emit
 
         return add
-
-    def emitter(self, kernel: str) -> Emit | None:
-        """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
-        self._fill()
-        return self._emitters.get(kernel)
-
-    def sized(self, kernel: str) -> EmitSized | None:
-        """Return the function that finds a kernel's dynamic-shape forms; `None` for one that is compiled for each size."""
-        self._fill()
-        return self._sized.get(kernel)
-
-    def rows(self, op: type[Op]) -> list[Kernel]:
-        """The native rows for an op, most preferred first."""
-        self._fill()
-        return self._rows.candidates(op)
 
     def before(self, others: Iterable[Kernel]) -> Iterator[Kernel]:
         """The native rows, and those of another table that step back behind them."""
         yield from self
         yield from (evolve(kernel, priority=kernel.priority - STEP_BACK) for kernel in others)
 
-    def __iter__(self) -> Iterator[Kernel]:
-        self._fill()
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        self._fill()
-        return len(self._rows)
-
-    def _fill(self) -> None:
+    def _filled(self) -> dict[str, Kernel]:
         if self._filled_by is not None and reason_without() is None:
             importlib.import_module(self._filled_by)
             self._filled_by = None
+        return self._names
 
 
 native = NativeTable(filled_by="rlx_cpu.native.kernels")
 """The rows of this package, filled by its modules of kernels."""
-
-
-@define(eq=False, slots=False)
-class NativeMeaning:
-    """The function of a native row: computes the step by the op's NumPy implementation, and has its emitter."""
-
-    emit: Emit = field(repr=False)
-
-    @property
-    def __name__(self) -> str:
-        return getattr(self.emit, "__name__", "kernel")
-
-    def __call__(self, op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
-        results = as_results(op(*operands))
-        for place, result in zip(as_results(out), results, strict=True):
-            np.copyto(place, result, casting="unsafe")
 
 
 def is_native(kernel: str) -> bool:
@@ -174,25 +96,19 @@ def adopted(row: Kernel, is_native_here: bool) -> Kernel | None:
 
     Without a native tier a native row is omitted: its function is no better than the other rows for its op.
     """
-    if isinstance(row.run, NativeMeaning):
+    if emitter_of(row.run) is not None:
         return evolve(row, name=f"{row.plugin}.{row.name}", tier="native") if is_native_here else None
     return evolve(row, tier=None) if row.tier == "native" else row
 
 
-@frozen
-class ProgramEmitters:
-    """The emitters of a program: this package's by name, those of others from the rows of the target."""
+def emitter_in(kernels: KernelTable, kernel: str) -> Emit | None:
+    """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
+    emit: Emit | None = emitter_of(kernels.get(kernel).run)
+    return emit
 
-    builtin: NativeTable
-    kernels: KernelTable
 
-    def emitter(self, kernel: str) -> Emit | None:
-        """See `NativeTable.emitter`."""
-        if not is_external(kernel):
-            return self.builtin.emitter(kernel)
-        run = self.kernels.get(kernel).run
-        return run.emit if isinstance(run, NativeMeaning) else None
-
-    def sized(self, kernel: str) -> EmitSized | None:
-        """See `NativeTable.sized`; kernels of others are made for each size."""
-        return None if is_external(kernel) else self.builtin.sized(kernel)
+def sized_in(kernels: KernelTable, kernel: str) -> EmitSized | None:
+    """The function that finds a kernel's dynamic-shape forms; `None` for a kernel that is compiled for each size, as those of
+    other packages are."""
+    run = kernels.get(kernel).run
+    return None if is_external(kernel) or not isinstance(run, Emitting) else run.sized

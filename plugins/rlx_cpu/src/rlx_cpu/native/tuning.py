@@ -7,14 +7,15 @@ tuned.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Builder, Graph, Value
-from rlx_core.pipeline.backend import Bindings, Target
+from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.backend import Params, Program, Target
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.planner import make_lir
 from rlx_core.system.records import evolve, frozen
@@ -24,12 +25,29 @@ from rlx_core.tuning.tuner import TunedProblem, Tuner
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.products.candidates import machine_with, product_problem
-from rlx_cpu.native.runtime.compiled import BuildProgram, Settings, TunedFunctions
+from rlx_cpu.native.runtime.compiled import Settings
 
 __all__ = ["NativeTuning"]
 
 MAX_NBYTES: Final = 1 << 30
 """Bytes of the operands and results of a measured function, at most."""
+
+
+BuildProgram = Callable[[Lir, Settings], Program]
+"""Builds the program of a plan under some settings."""
+
+
+@frozen(eq=False)
+class TunedFunctions:
+    """The selected schedules of a program.
+
+    Attributes:
+        machines: The machine parameters of functions with another schedule than the default, by `Function.key`.
+        problems: The problems with several schedules in the order of the program's steps, each once.
+    """
+
+    machines: Mapping[Hashable, CpuMachine]
+    problems: tuple[TunedProblem, ...]
 
 
 @frozen
@@ -45,7 +63,13 @@ class NativeTuning:
     def selected(
         self, functions: Iterable[Function], kernels: KernelTable, settings: Settings, build: BuildProgram | None = None
     ) -> TunedFunctions:
-        """See `Tuning.selected`."""
+        """Return the schedules of a program's functions.
+
+        Args:
+            functions: The functions of its steps.
+            kernels: The kernels of its target.
+            build: For the measurement of candidates; without it nothing is measured.
+        """
         machines: dict[Hashable, CpuMachine] = {}
         problems: dict[str, TunedProblem] = {}
         for function in functions:
@@ -83,7 +107,7 @@ class Preparation:
         lir = make_lir(graph, target, choose=lambda node: kernel if node.op == self.function.node.op else None)
         isa = evolve(self.settings.isa, machine=machine_with(self.settings.isa.machine, candidate))
         program = self.build(lir, evolve(self.settings, isa=isa, tuning=None))
-        program.bind(Bindings(params))
+        program.bind(Params(params))
         return lambda: program.run(inputs)
 
     def _graph(self) -> tuple[Graph, list[np.ndarray], dict[str, np.ndarray]]:

@@ -13,13 +13,12 @@ import numpy as np
 from attrs import asdict
 
 from rlx_core.codegen.places import Fault
-from rlx_core.errors import Fact, FormatError
+from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, items, need, optional
-from rlx_core.ir.provenance import Source
 from rlx_core.run.packaged.plan_form import PackedPlan, PlanWriter, buffer_from, expect_inside
-from rlx_core.run.packaged.reading import every, line_of, number
+from rlx_core.run.packaged.reading import every, node_form, node_from, number
 from rlx_core.run.plan import BufferId
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.runtime.code import ProgramCode
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, RunSettings
@@ -79,10 +78,7 @@ class PackedProgram:
 
     def compiled(self, code: ProgramCode | None, settings: RunSettings) -> CompiledSteps:
         """The steps with their code."""
-        steps = {i: each.with_code(code) for i, each in self.steps.items()}
-        emitted = [each.emitted for each in steps.values()]
-        scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in emitted), default=0)
-        return CompiledSteps((), steps, self.words, scratch, settings)
+        return CompiledSteps((), {i: evolve(each, code=code) for i, each in self.steps.items()}, self.words, settings)
 
 
 def program_form(
@@ -108,7 +104,7 @@ def program_form(
 
 
 def _step_form(each: NativeStep, microseconds: float) -> Json:
-    emitted, source = each.emitted, each.where.where
+    emitted = each.emitted
     return {
         "function": emitted.function,
         "prologue": emitted.prologue,
@@ -123,8 +119,7 @@ def _step_form(each: NativeStep, microseconds: float) -> Json:
         "shared": emitted.shared_stride,
         "status": each.status,
         "fault": None if emitted.fault is None else asdict(emitted.fault),
-        "label": each.where.value,
-        "line": [source.file, source.line] if isinstance(source, Source) else None,
+        **node_form(each.where),
     }
 
 
@@ -132,8 +127,6 @@ def _step(row: dict[str, Any], words: int) -> NativeStep:
     def word(name: str) -> int | None:
         return None if row.get(name) is None else number(row[name], "a word", high=words)
 
-    line = line_of(row.get("line"))
-    label = need(row.get("label"), str, "a label")
     emitted = Emitted(
         function=need(row.get("function"), str, "a function"),
         prologue=optional(row.get("prologue"), str, "a prologue"),
@@ -153,7 +146,7 @@ def _step(row: dict[str, Any], words: int) -> NativeStep:
         workspace=word("workspace"),
         packs=(),
         status=word("status"),
-        node=Fact("node", label, None if line is None else Source(*line)),
+        node=node_from(row),
     )
 
 

@@ -13,13 +13,13 @@ from rlx_core.errors import ConfigError
 from rlx_core.ir.array import usable
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.backend import Bindings, Keep, PackedCode, expect_packable
+from rlx_core.pipeline.backend import Keep, PackedCode, Params, expect_packable
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.memory import HostMemory
 from rlx_core.run.packaged.plan_form import PLAN_VERSION, PlanWriter
 from rlx_core.run.plan import Locations
 from rlx_core.system.records import define
-from rlx_cpu.native.contract import Emitted, Emitters
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm.background import yielding
 from rlx_cpu.native.llvm.isa import Isa, host_isa, portable
 from rlx_cpu.native.llvm.objects import Making
@@ -30,7 +30,7 @@ from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
 from rlx_cpu.native.runtime.native_steps import arguments_of, packs_of
 from rlx_cpu.native.runtime.own_code import module_of
 from rlx_cpu.native.runtime.steps import emit_function, functions_of, laid_out, reason_to_drive
-from rlx_cpu.native.table import ProgramEmitters, is_native, native
+from rlx_cpu.native.table import is_native
 from rlx_cpu.native.work import estimated_us
 from rlx_cpu.packaged.features import NEEDS
 from rlx_cpu.packaged.form import program_form
@@ -40,8 +40,8 @@ from rlx_cpu.packaged.linking import linked
 __all__ = ["Writer", "packed"]
 
 
-def packed(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant: str | None, keep: Keep) -> PackedCode:
-    """Programs with what they are bound to, as portable code for an instruction set; by default the best one of this machine.
+def packed(programs: Sequence[tuple[Lir, Params]], table: KernelTable, variant: str | None, keep: Keep) -> PackedCode:
+    """Programs with their prepared parameters, as portable code for an instruction set; by default the best one of this machine.
 
     Raises:
         ConfigError: There is no such set, or something is donated.
@@ -50,8 +50,8 @@ def packed(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant
     host = host_isa()
     assert host is not None, "where there is native code there is an instruction set"
     isa = portable(variant or host.name)
-    writer = Writer(isa, ProgramEmitters(native, table), keep)
-    forms = [writer.add(lir, bindings) for lir, bindings in programs]
+    writer = Writer(isa, table, keep)
+    forms = [writer.add(lir, params) for lir, params in programs]
     arch, needs = NEEDS[isa.name]
     runtime = {name: writer.module(name) for name in (STEPS, ENTRY, RESULT_MEMORY)}
     form = {
@@ -73,12 +73,12 @@ class Writer:
 
     Attributes:
         isa: The instruction set, as portable code.
-        table: The emitters.
+        kernels: The kernels of the programs' target.
         keep: Stores bytes.
     """
 
     isa: Isa
-    table: Emitters
+    kernels: KernelTable
     keep: Keep
     _known: dict[tuple[str, object, Layout], Emitted | None] = field(factory=dict)
     _making: Making = field(init=False)
@@ -87,12 +87,12 @@ class Writer:
     def _new_making(self) -> Making:
         return Making(self.isa)
 
-    def add(self, lir: Lir, bindings: Bindings) -> Json:
-        """Return the form of a program with its bindings; errors are those of `expect_packable`."""
+    def add(self, lir: Lir, params: Params) -> Json:
+        """Return the form of a program with its prepared parameters; errors are those of `expect_packable`."""
         expect_packable(lir, reason_against)
         settings = Settings(isa=self.isa)
         compiled = laid_out(lir, {number: (each, None, ()) for number, each in self._emitted(lir).items()}, settings)
-        return _program_form(lir, compiled, bindings, self.keep, self.isa.machine.speed)
+        return _program_form(lir, compiled, params, self.keep, self.isa.machine.speed)
 
     def code(self) -> Json:
         """The code of all programs that were added."""
@@ -112,7 +112,7 @@ class Writer:
                 key = (each.kernel, each.node.op, each.layout)
                 if key not in self._known:
                     module = new_module("program", self.isa)
-                    self._known[key] = emit_function(module, len(self._known), each, self.table, self.isa)
+                    self._known[key] = emit_function(module, len(self._known), each, self.kernels, self.isa)
                     self._making.add(module)
                 emitted = self._known[key]
                 assert emitted is not None, "what is native has an emitter"
@@ -132,11 +132,11 @@ def reason_against(number: int, step: Step) -> str | None:
     return reason_to_drive(step) or f"{step.kernel} is a function of a library or of NumPy"
 
 
-def _program_form(lir: Lir, compiled: CompiledSteps, bindings: Bindings, keep: Keep, speed: Speed) -> Json:
+def _program_form(lir: Lir, compiled: CompiledSteps, params: Params, keep: Keep, speed: Speed) -> Json:
     locations = Locations(lir)
     plan = locations.plan()
-    params = [usable(bindings[leaf.name]) for leaf in plan.params]
-    writer = PlanWriter(plan, params, keep)
+    arrays = [usable(params[leaf.name]) for leaf in plan.params]
+    writer = PlanWriter(plan, arrays, keep)
     unread = {  # the packed operand takes its place
         each.first + pack.operand for each in compiled.steps.values() for pack in each.emitted.packs if pack.replaces
     }
@@ -148,7 +148,7 @@ def _program_form(lir: Lir, compiled: CompiledSteps, bindings: Bindings, keep: K
     memory = HostMemory("cpu")
     packed: list[tuple[int, np.ndarray]] = []
     for each in packs_of(compiled, locations):
-        roots = params if each.location.buffer.kind == "param" else plan.constants
+        roots = arrays if each.location.buffer.kind == "param" else plan.constants
         address = At(roots[each.location.buffer.number], each.location.offset)
         packed.append((each.word, each.pack.pack(memory.read(address, each.type, each.location.strides))))
     microseconds = {number: estimated_us(lir.steps[number], speed) for number in compiled.steps}

@@ -29,6 +29,7 @@ from rlx_cpu.native.llvm import host as host_module
 from rlx_cpu.native.llvm.host import Host, assuming_host, host_from, this_host
 from rlx_cpu.native.llvm.isa import ISAS, Isa, available, host_isa, named, portable
 from rlx_cpu.native.llvm.optimise import assembly, generate, machine_words, new_module
+from rlx_cpu.native.table import emitter_in
 from rlx_cpu.packaged import features
 from rlx_cpu.packaged.features import NEEDS, reason_against
 
@@ -151,7 +152,7 @@ def code(emitter: str, op: Op, operands: list[tuple[int, ...]], kind: DType, isa
     node = builder.emit(op, [builder.input(f"x{i}", each) for i, each in enumerate(types)])[0].node
     module = new_module("kernel", isa)
     layout = Layout(tuple(map(Place.dense, types)), tuple(map(Place.dense, node.types)))
-    native.emitter(emitter)(module, node, layout, isa, "kernel")
+    emitter_in(native, emitter)(module, node, layout, isa, "kernel")
     assert generate(str(module), isa)  # an object file too
     return assembly(module, isa)
 

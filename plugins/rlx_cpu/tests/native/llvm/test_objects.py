@@ -21,7 +21,7 @@ from rlx_core.system.disk import DiskCache
 from rlx_cpu.native.llvm import jit, objects
 from rlx_cpu.native.llvm.isa import available
 from rlx_cpu.native.runtime import steps
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import emitter_in, native
 
 pytestmark = pytest.mark.usefixtures("without_poison")
 
@@ -306,7 +306,7 @@ def test_a_file_cut_or_flipped_anywhere_that_means_something_heals(
 
 def test_emitters_are_known_by_the_names_of_their_rows() -> None:
     for kernel in native:
-        assert native.emitter(kernel.name) is not None
+        assert emitter_in(native, kernel.name) is not None
 
 
 def test_settings_of_the_cache_share_one_store() -> None:

@@ -9,6 +9,7 @@ from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.dtypes import bf16
 from rlx_core.ir.graph import Node
 from rlx_core.ops import standard_ops
+from rlx_core.pipeline.kernels import emitter_of
 from rlx_core.testing.cases import programs
 from rlx_cpu.native.kernels import native
 from rlx_cpu.native.llvm.isa import ISAS, Isa, available
@@ -19,9 +20,9 @@ PRODUCTS = {"rlx.matmul", "rlx.fused_matmul_bias_act", "rlx.fused_matmul_epilogu
 
 def printed(node: Node, isa: Isa) -> str | None:
     """The module of a node; `None` if it has no native kernel."""
-    row = next((row for row in native.rows(type(node.op)) if row.refusal(node) is None), None)
+    row = next((row for row in native.candidates(type(node.op)) if row.refusal(node) is None), None)
     # What holds graphs is made of the code of other rows.
-    emit = None if row is None or row.runs_nested else native.emitter(row.name)
+    emit = None if row is None or row.runs_nested else emitter_of(row.run)
     if emit is None:
         return None
     dense = (None if t is None else Place.dense(t) for t in node.operand_types)

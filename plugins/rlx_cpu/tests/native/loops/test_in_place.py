@@ -38,6 +38,7 @@ from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of
 from rlx_core.ops.samples import draw
 from rlx_core.ops.scatter import Scatter
+from rlx_core.pipeline.kernels import emitter_of
 from rlx_core.pipeline.select import kernels as table
 from rlx_core.testing.cases import OpProgram, evolve_types, programs
 from rlx_cpu.native.kernels import native
@@ -58,7 +59,7 @@ ORDERS = ((1, True), (2, True), (2, False), (5, True), (5, False))
 
 def row_of(node: Node) -> table.Kernel | None:
     """The native row that runs a node, as the planner would choose it."""
-    return next((row for row in native.rows(type(node.op)) if row.refusal(node) is None), None)
+    return next((row for row in native.candidates(type(node.op)) if row.refusal(node) is None), None)
 
 
 def choices(row: table.Kernel, node: Node) -> list[Choice]:
@@ -98,7 +99,7 @@ def changed_bits(op: Op, operands: Sequence[np.ndarray | None], isa: Isa, bound:
     possible = choices(row, node)
     if not possible:
         return
-    emit = native.emitter(row.name)
+    emit = emitter_of(row.run)
     assert emit is not None, "native rows have emitters"
     made = kernel(emit, op, operands, isa, bound=bound)
     for choice in possible:
@@ -200,7 +201,7 @@ WITHOUT_SAMPLES = (Cast,)
 
 def ops_in_place() -> list[type[Op]]:
     """Ops with a row of their own; fused loops are grown above."""
-    rows = {op: native.rows(op) for op in standard_ops() if op is not FusedLoop}
+    rows = {op: native.candidates(op) for op in standard_ops() if op is not FusedLoop}
     return [op for op, own in rows.items() if any(row.in_place and row.op is op for row in own)]
 
 

@@ -26,6 +26,7 @@ from rlx_cpu.native.products.candidates import KERNELS, machine_with, product_pr
 from rlx_cpu.native.products.gemm import matmul
 from rlx_cpu.native.runtime.steps import emit_step
 from rlx_cpu.native.sharing import SHARING
+from rlx_cpu.native.table import emitter_in
 
 ISA = available()[0]
 
@@ -50,7 +51,7 @@ def emitted(function: Function, isa: Isa = ISA) -> ir.Module:
 
 
 def test_the_kernels_have_emitters() -> None:
-    assert all(native.emitter(name) is not None for name in KERNELS)
+    assert all(emitter_in(native, name) is not None for name in KERNELS)
 
 
 def test_the_default_comes_first_and_changes_no_parameter() -> None:

@@ -27,8 +27,7 @@ def bound(function: Any, w: Any) -> Any:
 
 
 def packed(function: Any) -> list[np.ndarray]:
-    made = function.executable._shared.weights.prepared[0].made
-    return [each for each in made.values() if isinstance(each, np.ndarray)]
+    return [*function.executable._shared.checked.prepared.packed.values()]
 
 
 @pytest.mark.parametrize("wrap", [lambda w: w, rlx.asarray, lambda w: w.view()], ids=["NumPy", "rlx", "view"])
@@ -57,7 +56,7 @@ def test_packed_copies_are_freed_with_the_last_program() -> None:
 
     def copies() -> int:
         gc.collect()
-        return sum(key[0] == id(w) for key in native_steps._packed_weights)
+        return sum(key[0] == id(w) for key in native_steps._shared_packed)
 
     programs = [bound(lambda w, x, k=k: (x @ w) * k, w) for k in (5, 6)]
     assert copies() == 1

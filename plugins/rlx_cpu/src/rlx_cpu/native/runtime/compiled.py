@@ -5,8 +5,8 @@ Importing this module takes no compiler, because programs from packages have non
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import field
@@ -18,22 +18,17 @@ from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.machine import CpuMachine, assumed
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline.backend import Program
-    from rlx_core.pipeline.kernels import KernelTable
     from rlx_core.tuning.tuner import TunedProblem
     from rlx_cpu.native.llvm import jit
     from rlx_cpu.native.llvm.isa import Isa
-    from rlx_cpu.native.llvm.objects import Function
     from rlx_cpu.native.runtime.code import ProgramCode
+    from rlx_cpu.native.tuning import NativeTuning
 
 __all__ = [
-    "BuildProgram",
     "CompiledSteps",
     "NativeStep",
     "RunSettings",
     "Settings",
-    "TunedFunctions",
-    "Tuning",
 ]
 
 
@@ -55,38 +50,6 @@ class RunSettings:
         return assumed()
 
 
-@frozen(eq=False)
-class TunedFunctions:
-    """The selected schedules of a program.
-
-    Attributes:
-        machines: The machine parameters of functions with another schedule than the default, by `Function.key`.
-        problems: The problems with several schedules in the order of the program's steps, each once.
-    """
-
-    machines: Mapping[Hashable, CpuMachine]
-    problems: tuple[TunedProblem, ...]
-
-
-BuildProgram = Callable[[Lir, "Settings"], "Program"]
-"""Builds the program of a plan under some settings."""
-
-
-class Tuning(Protocol):
-    """Selects the schedules of functions; `rlx_cpu.native.tuning` has the implementation, which few programs import."""
-
-    def selected(
-        self, functions: Iterable[Function], kernels: KernelTable, settings: Settings, build: BuildProgram | None = None
-    ) -> TunedFunctions:
-        """Return the schedules of a program's functions.
-
-        Args:
-            functions: The functions of its steps.
-            kernels: The kernels of its target.
-            build: For the measurement of candidates; without it nothing is measured.
-        """
-
-
 @frozen
 class Settings(RunSettings):
     """Settings with which a program is compiled and runs.
@@ -97,7 +60,7 @@ class Settings(RunSettings):
     """
 
     isa: Isa = field(kw_only=True)
-    tuning: Tuning | None = field(default=None, kw_only=True)
+    tuning: NativeTuning | None = field(default=None, kw_only=True)
 
     @property
     def machine(self) -> CpuMachine:
@@ -135,10 +98,6 @@ class NativeStep:
             return self.node
         return Fact("node", self.step.node.label, self.step.node.origin.source)
 
-    def with_code(self, code: ProgramCode | None) -> NativeStep:
-        """The step with what has its functions."""
-        return evolve(self, code=code)
-
     def address_of(self, name: str) -> int:
         """Return the address of one of its functions, once it is compiled."""
         assert self.code is not None, "what runs has code"
@@ -159,7 +118,6 @@ class CompiledSteps:
     codes: tuple[jit.JitCode, ...]
     steps: Mapping[int, NativeStep]
     table_words: int
-    workspace: int
     settings: RunSettings
     packed_constants: dict[Hashable, np.ndarray] = field(factory=dict)
     for_all: frozenset[int] = frozenset()
@@ -187,6 +145,12 @@ class CompiledSteps:
         """The same code for an equal plan, with nothing that a program made for itself."""
         steps = {number: evolve(each, step=lir.steps[number]) for number, each in self.steps.items()}
         return evolve(self, steps=steps, packed_constants={})
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of scratch memory of all threads; steps follow one another and share them."""
+        emitted = (each.emitted for each in self.steps.values())
+        return max((e.workspace_stride * self.settings.threads + e.shared_stride for e in emitted), default=0)
 
     def scratch_of(self, number: int) -> int:
         """The bytes of scratch memory that a step by its number may use: all threads' together."""

@@ -7,7 +7,7 @@ The entry owns a frame, so its buffers never move.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -18,14 +18,15 @@ from rlx_core.ir.array import Donated, HostArray
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.profile import watchers
+from rlx_core.run.memory import address_of
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY, ProgramCode
-from rlx_cpu.native.runtime.entry_words import FRESH, Mode, Word
+from rlx_cpu.native.runtime.entry_words import FRESH, Word
 from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory import allocator_for
 
-__all__ = ["EntryArgument", "EntryResult", "NativeEntry", "ResultCopy", "Team", "build"]
+__all__ = ["Content", "EntryArgument", "EntryResult", "ResultCopy", "build", "contents_of_ends"]
 
 _DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
 _FASTCALL: Final = 0x80
@@ -61,107 +62,62 @@ class ResultCopy:
     nbytes: int
 
 
-@frozen(eq=False)
-class Team:
-    """Access of a program to the threads of a pool.
-
-    Attributes:
-        control: The pool's control block.
-        threads: Maximum number of threads, including the caller.
-        start, finish, leave: Addresses of the runtime's functions.
-        steps, table: Addresses of the steps and of their table.
-        state: Their state during a run; owned by the entry.
-        wake: Wakes parked threads.
-    """
-
-    control: np.ndarray
-    threads: int
-    start: int
-    finish: int
-    leave: int
-    steps: int
-    table: int
-    state: np.ndarray
-    wake: Callable[[], None]
+Content = int | np.ndarray | Callable[[], None]
+"""The content of a word of an entry: a number, the address of an array, or that of an object that is called."""
 
 
-@frozen(eq=False)
-class NativeEntry:
-    """The parts of an entry.
-
-    Attributes:
-        inputs, outputs: In the program's order.
-        calls: (function, buffers) of each step, as addresses.
-        mode: Selects the threads that run the steps.
-        work: Runs them if the pool belongs to another thread or does not exist yet, for `Mode.SHARED`.
-        fault: Raises the error recorded in the status words.
-        statuses: Four words for each step that reports faults.
-        copies: Results that are copied at the end.
-        parameter_spans: Start and end addresses of parameters; a donated argument must not overlap them.
-        keeps: Objects that must live as long as the entry.
-        team: The pool's threads, for `Mode.AWAKE` and `Mode.SHARED`.
-    """
-
-    inputs: Sequence[EntryArgument]
-    outputs: Sequence[EntryResult]
-    calls: Sequence[tuple[int, int]]
-    mode: Mode
-    work: Callable[[], None]
-    fault: Callable[[], None]
-    statuses: np.ndarray
-    copies: Sequence[ResultCopy]
-    parameter_spans: Sequence[tuple[int, int]]
-    keeps: tuple[Any, ...]
-    team: Team | None = None
-
-
-def build(entry: NativeEntry) -> Callable[..., Any]:
+def build(contents: Mapping[Word, Content], *keeps: object) -> Callable[..., Any]:
     """The built-in function of an entry.
 
     Its arguments are the program's inputs, by position, and its result the tuple of the outputs; `NotImplemented` if the call
     is not plain, and then nothing has happened.
+
+    Args:
+        contents: The words that differ between entries; missing ones are 0.
+        keeps: What must live as long as the entry, in addition to the arrays and objects of `contents`.
     """
-    donated = [(i, id(argument.donated)) for i, argument in enumerate(entry.inputs) if argument.donated is not None]
-    arrays = {
-        Word.INPUT_RECORDS: _words(w for argument in entry.inputs for w in _input_record(argument)),
-        Word.TAKEN: np.zeros(len(entry.inputs), np.int64),
-        Word.SPANS: _words((*(0,) * 2 * len(entry.inputs), *(word for span in entry.parameter_spans for word in span))),
-        Word.DONATED_RECORDS: _words(w for record in donated for w in record),
-        Word.OUTPUT_RECORDS: _words(w for result in entry.outputs for w in _output_record(result)),
-        Word.CALL_RECORDS: _words(w for call in entry.calls for w in call),
-        Word.COPY_RECORDS: _words(w for c in entry.copies for w in (c.into, c.source, c.nbytes)),
-        Word.STATUSES: entry.statuses,
-        Word.WATCHED: watchers,
-    }
-    numbers: dict[Word, int] = {
-        Word.ARRAY_TYPE: id(np.ndarray),
-        Word.HOST_ARRAY_TYPE: id(HostArray),
-        Word.ELEMENTS_OFFSET: interpreter.elements_offset() or 0,
-        Word.NOT_IMPLEMENTED: id(NotImplemented),
-        Word.INPUTS: len(entry.inputs),
-        Word.PARAMETERS: len(entry.parameter_spans),
-        Word.DONATED: len(donated),
-        Word.OUTPUTS: len(entry.outputs),
-        Word.MODE: entry.mode,
-        Word.CALLS: len(entry.calls),
-        Word.COPIES: len(entry.copies),
-        Word.STATUS_COUNT: len(entry.statuses),
-        Word.FAULT: id(entry.fault),
-        Word.WORK: id(entry.work),
-    }
-    if entry.team is not None:
-        team = entry.team
-        arrays |= {Word.POOL: team.control, Word.STATE: team.state}
-        numbers |= {Word.START: team.start, Word.FINISH: team.finish, Word.LEAVE: team.leave}
-        numbers |= {Word.THREADS: team.threads, Word.STEPS: team.steps, Word.TABLE: team.table}
-        numbers[Word.WAKE] = id(team.wake)
     words = np.zeros(len(Word), np.int64)
-    for which, array in arrays.items():
-        words[which] = array.ctypes.data
-    for which, number in numbers.items():
-        words[which] = number
+    words[Word.WATCHED] = watchers.ctypes.data
+    words[Word.ARRAY_TYPE], words[Word.HOST_ARRAY_TYPE] = id(np.ndarray), id(HostArray)
+    words[Word.ELEMENTS_OFFSET] = interpreter.elements_offset() or 0
+    words[Word.NOT_IMPLEMENTED] = id(NotImplemented)
+    for which, content in contents.items():
+        if isinstance(content, np.ndarray):
+            words[which] = content.ctypes.data
+        else:
+            words[which] = content if isinstance(content, int) else id(content)
     enter = entering()
-    return enter.bound((words, enter, entry, tuple(arrays.values())))
+    return enter.bound((words, enter, dict(contents), keeps))
+
+
+def contents_of_ends(
+    inputs: Sequence[EntryArgument],
+    outputs: Sequence[EntryResult],
+    copies: Sequence[ResultCopy],
+    params: Sequence[np.ndarray],
+) -> dict[Word, Content]:
+    """The words about arguments, results and what lies between them.
+
+    Args:
+        inputs, outputs: In the program's order.
+        copies: Results that are copied at the end.
+        params: The bound parameters; a donated argument must not overlap them.
+    """
+    donated = [(i, id(argument.donated)) for i, argument in enumerate(inputs) if argument.donated is not None]
+    spans = [(address, address + array.nbytes) for array in params for address in (address_of(array),)]
+    return {
+        Word.INPUTS: len(inputs),
+        Word.INPUT_RECORDS: _words(w for argument in inputs for w in _input_record(argument)),
+        Word.TAKEN: np.zeros(len(inputs), np.int64),
+        Word.SPANS: _words((*(0,) * 2 * len(inputs), *(word for span in spans for word in span))),
+        Word.PARAMETERS: len(params),
+        Word.DONATED: len(donated),
+        Word.DONATED_RECORDS: _words(w for record in donated for w in record),
+        Word.OUTPUTS: len(outputs),
+        Word.OUTPUT_RECORDS: _words(w for result in outputs for w in _output_record(result)),
+        Word.COPIES: len(copies),
+        Word.COPY_RECORDS: _words(w for c in copies for w in (c.into, c.source, c.nbytes)),
+    }
 
 
 def _words(numbers: Iterable[int]) -> np.ndarray:

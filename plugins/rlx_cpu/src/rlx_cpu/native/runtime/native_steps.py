@@ -25,10 +25,10 @@ from rlx_core.system.records import define, frozen
 from rlx_cpu.native.contract import ALIGNMENT, Pack
 from rlx_cpu.native.llvm.c_library import has_clock
 from rlx_cpu.native.runtime import entry_plan, interpreter
-from rlx_cpu.native.runtime.calls import Call, call_words, team_for
+from rlx_cpu.native.runtime.calls import call_words, contents_of_pool
 from rlx_cpu.native.runtime.compiled import CompiledSteps
-from rlx_cpu.native.runtime.entry import NativeEntry, build
-from rlx_cpu.native.runtime.entry_words import Mode
+from rlx_cpu.native.runtime.entry import build, contents_of_ends
+from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
 from rlx_cpu.native.runtime.pool_words import RECORD_WORDS
@@ -37,7 +37,6 @@ from rlx_cpu.profile import add_native
 if TYPE_CHECKING:
     from rlx_core.ir.types import TensorType
     from rlx_core.run.program import PlannedProgram
-    from rlx_core.tuning.tuner import TunedProblem
 
 __all__ = ["Arguments", "NativeCode", "PackedOperand", "TakesLonger", "arguments_of", "packs_of"]
 
@@ -54,7 +53,7 @@ class PackedOperand:
 
     Attributes:
         word: The word of the table that holds the address of the packed bytes.
-        key: Its identity among the packed operands of a binding.
+        key: Its identity among the packed operands of one version: the parameter's name, or the constant, comes first.
     """
 
     word: int
@@ -91,7 +90,7 @@ class Run:
     has_threaded: bool
 
 
-_packed_weights: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
+_shared_packed: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
 """Packed operands of immutable arrays, which executables share. Whatever refers to packed bytes also refers to the array, whose
 identity is part of the key and so belongs to no other array meanwhile."""
 
@@ -120,7 +119,7 @@ class NativeCode(Code):
         self.native, self.arguments, self._packs = compiled, arguments, packs
         self._takes_longer, self._reason_on_host, self._margin = takes_longer, reason_on_host, margin
         self.steps = frozenset(compiled.steps)
-        self.workspace_nbytes = compiled.workspace
+        self.workspace_nbytes, self.origin, self.tuned = compiled.workspace, compiled.origin, compiled.tuned
         self._statuses = [each for each in compiled.steps.values() if each.status is not None]
         self._runs: dict[tuple[int, ...], Run] = {}
 
@@ -128,7 +127,7 @@ class NativeCode(Code):
 
     def prepare(self, frame: Frame) -> Table:
         native = self.native
-        scratch = allocate(native.workspace + self._margin, ALIGNMENT)
+        scratch = allocate(self.workspace_nbytes + self._margin, ALIGNMENT)
         status, packed = status_rows([each.emitted.polls for each in self._statuses]), self._packed(frame)
         words = [0] * native.table_words  # a list, because numbers are stored in it in a third of the time
         for buffer, address in frame.bound.items():
@@ -147,8 +146,8 @@ class NativeCode(Code):
             words[operand.word] = address_of(array)
         return Table(np.array(words, np.int64), scratch, status, packed)
 
-    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], at: At) -> None:
-        _store(calls.words, arguments, at)
+    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], address: At) -> None:
+        _store(calls.words, arguments, address)
 
     def _packed(self, frame: Frame) -> Sequence[np.ndarray]:
         """The packed operands of a frame's binding; each is made once for all programs that need it."""
@@ -156,44 +155,40 @@ class NativeCode(Code):
             return ()
         from rlx_cpu.native.llvm.background import share_out  # here, because packages have their operands packed
 
-        caches = [
-            self.native.packed_constants if each.location.buffer.kind == "constant" else frame.params.made
-            for each in self._packs
-        ]
-        shared = [self._shared_key(frame, each) for each in self._packs]
-        missing: dict[tuple[int, Hashable], int] = {}
-        for number, (each, cache) in enumerate(zip(self._packs, caches, strict=True)):
-            if each.key in cache:
-                continue
-            packed = None if shared[number] is None else _packed_weights.get(shared[number])
-            if packed is None:
-                missing.setdefault((id(cache), each.key), number)
-            else:
-                cache[each.key] = packed
+        constants, params = self.native.packed_constants, frame.params.prepared.packed
+        caches = [constants if each.location.buffer.kind == "constant" else params for each in self._packs]
+        missing: dict[Hashable, tuple[PackedOperand, dict[Hashable, Any]]] = {}
+        for each, cache in zip(self._packs, caches, strict=True):
+            if each.key not in cache:
+                packed = _shared_packed.get(self._shared_key(frame, each))
+                if packed is None:
+                    missing.setdefault(each.key, (each, cache))
+                else:
+                    cache[each.key] = packed
         # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
         # than packing into them.
-        capacities = [self._packs[number].pack.capacity for number in missing.values()]
-        memory = allocate(sum(capacities), ALIGNMENT)
-        starts = dict(zip(missing.values(), accumulate(capacities, initial=0), strict=False))
+        *starts, end = accumulate((each.pack.capacity for each, _ in missing.values()), initial=0)
+        memory = allocate(end, ALIGNMENT)
 
-        def pack_one(number: int) -> None:
-            each = self._packs[number]
+        def pack_one(start: int, each: PackedOperand, cache: dict[Hashable, Any]) -> None:
             array = frame.array(each.location, each.type)
-            packed = each.pack.pack(array, memory[starts[number] :][: each.pack.capacity])
-            caches[number][each.key] = packed
-            if shared[number] is not None:
-                _packed_weights[shared[number]] = packed
+            packed = cache[each.key] = each.pack.pack(array, memory[start:][: each.pack.capacity])
+            shared = self._shared_key(frame, each)
+            if shared is not None:
+                _shared_packed[shared] = packed
 
+        jobs = [(start, *operand) for start, operand in zip(starts, missing.values(), strict=True)]
         settings = self.native.settings
-        share_out(pack_one, starts, settings.threads if memory.nbytes >= settings.machine.serial_pack_nbytes else 1)
+        threads = settings.threads if end >= settings.machine.serial_pack_nbytes else 1
+        share_out(lambda job: pack_one(*job), jobs, threads)
         return [cache[each.key] for each, cache in zip(self._packs, caches, strict=True)]
 
     def _shared_key(self, frame: Frame, operand: PackedOperand) -> Hashable:
         """The identity of a packed operand in this process; `None` if the array that it is packed from may change."""
-        buffer = operand.location.buffer
-        if buffer.number not in frame.params.immutable or buffer.kind != "param":
+        name, *arrangement = operand.key
+        if name not in frame.params.prepared.immutable:  # of constants there is no name
             return None
-        return id(frame.params.arrays[buffer.number]), operand.key[1:]
+        return id(frame.params.arrays[operand.location.buffer.number]), *arrangement
 
     # ---------------------------------------------------------------------------------------------- running
 
@@ -211,18 +206,13 @@ class NativeCode(Code):
     def _new_run(self, numbers: tuple[int, ...]) -> Run:
         threads, machine = self.native.settings.threads, self.native.settings.machine
         steps = [(number, self.native.steps[number]) for number in numbers]
-        phases = [
-            (n, each, name) for n, each in steps for name in (each.emitted.prologue, each.emitted.function) if name
-        ]
         calls = [
-            Call(
-                each.address_of(name), 8 * each.first, each.emitted.parts, each.emitted.uses_threads, each.emitted.polls
-            )
-            for _, each, name in phases
+            (n, (each, name)) for n, each in steps for name in (each.emitted.prologue, each.emitted.function) if name
         ]
         has_threaded = any(each.emitted.uses_threads or each.emitted.shares for _, each in steps)
         uses_threads = has_threaded and self._takes_longer(numbers, machine.serial_us)
-        return Run(call_words(calls, threads), tuple(n for n, *_ in phases), uses_threads, has_threaded)
+        words = call_words([call for _, call in calls], threads)
+        return Run(words, tuple(n for n, _ in calls), uses_threads, has_threaded)
 
     def _call(self, run: Run, table: Table, profile: Profile | None) -> None:
         settings, count = self.native.settings, len(run.steps)
@@ -277,10 +267,6 @@ class NativeCode(Code):
 
     def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any]:
         frame = program.frames.take(program.shared.params)  # the entry's own from now on
-        return build(self._entry_parts(program, frame, name))
-
-    def _entry_parts(self, program: PlannedProgram, frame: Frame, name: str) -> NativeEntry:
-        """Return the parts of an entry that owns this frame; `name` is the program's in errors."""
         table: Table = frame.calls
         base, settings = table.words.ctypes.data, self.native.settings
         words = {
@@ -296,28 +282,29 @@ class NativeCode(Code):
         ends = entry_plan.ends(program.plan, words, address, name)
         params = [array for array in frame.params.arrays.values() if array.size]
         runs = [self.run_of(part) for part in program.parts if isinstance(part, Calls)]
-        calls = [(int(code), base + int(first)) for run in runs for code, first, *_ in run.words]
+        calls = np.array([(code, base + first) for run in runs for code, first, *_ in run.words], np.int64)
 
         def work() -> None:
             for run in runs:
                 self._call(run, table, None)
 
+        def fault() -> None:
+            self._raise(table)
+
         mode = self.mode(runs)
-        return NativeEntry(
-            ends.inputs,
-            ends.outputs,
-            calls,
-            mode,
-            work,
-            lambda: self._raise(table),
-            table.status,
-            ends.copies,
-            [(address_of(a), address_of(a) + a.nbytes) for a in params],
-            keeps=(frame, table, self, ends, runs),
-            team=team_for(runs[0].words, base, settings.threads, settings.spin_us)
-            if mode in (Mode.AWAKE, Mode.SHARED)
-            else None,
-        )
+        contents = {
+            **contents_of_ends(ends.inputs, ends.outputs, ends.copies, params),
+            Word.CALLS: len(calls),
+            Word.CALL_RECORDS: calls,
+            Word.STATUSES: table.status,
+            Word.STATUS_COUNT: len(table.status),
+            Word.MODE: mode,
+            Word.FAULT: fault,
+            Word.WORK: work,
+        }
+        if mode in (Mode.AWAKE, Mode.SHARED):
+            contents |= contents_of_pool(runs[0].words, table.words, settings.threads, settings.spin_us)
+        return build(contents, frame, table, self, ends, runs)
 
     def mode(self, runs: Sequence[Run]) -> Mode:
         """Return the threads that run a program, by its estimated time on one thread."""
@@ -332,14 +319,6 @@ class NativeCode(Code):
 
     def shared(self, lir: Lir) -> CompiledSteps:
         return self.native.on(lir)
-
-    @property
-    def origin(self) -> str | None:
-        return self.native.origin
-
-    @property
-    def tuned(self) -> Sequence[TunedProblem]:
-        return self.native.tuned
 
 
 def _store(words: Any, arguments: Sequence[tuple[int, int]], address: At) -> None:

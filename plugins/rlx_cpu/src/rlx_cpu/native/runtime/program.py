@@ -11,7 +11,6 @@ from rlx_core.run.memory import CANARY, HostMemory
 from rlx_core.run.plan import Locations
 from rlx_core.run.program import PlannedProgram
 from rlx_core.system.records import evolve
-from rlx_cpu.native.contract import Emitters
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
 from rlx_cpu.native.runtime.native_steps import NativeCode, arguments_of, packs_of
@@ -35,7 +34,6 @@ def tunable_functions(lir: Lir) -> Sequence[Function]:
 def native_program(
     lir: Lir,
     kernels: KernelTable,
-    table: Emitters,
     settings: Settings,
     compiled: CompiledSteps | None = None,
     *,
@@ -49,18 +47,18 @@ def native_program(
     """
 
     def nested(number: int, name: str, plan: Lir) -> PlannedProgram:
-        return native_program(plan, kernels, table, settings, poison=poison)
+        return native_program(plan, kernels, settings, poison=poison)
 
     def build(plan: Lir, tuned_settings: Settings) -> PlannedProgram:
-        return native_program(plan, kernels, table, tuned_settings)
+        return native_program(plan, kernels, tuned_settings)
 
     def code(planned: Lir, locations: Locations) -> NativeCode:
         native = compiled
         if native is None and settings.tuning is not None:
             tuned = settings.tuning.selected(tunable_functions(planned), kernels, settings, build)
-            native = evolve(compile_steps(planned, table, settings, tuned.machines), tuned=tuned.problems)
+            native = evolve(compile_steps(planned, kernels, settings, tuned.machines), tuned=tuned.problems)
         elif native is None:
-            native = compile_steps(planned, table, settings)
+            native = compile_steps(planned, kernels, settings)
 
         def steps_take_longer(numbers: Sequence[int], microseconds: float) -> bool:
             steps = (planned.steps[number] for number in numbers)

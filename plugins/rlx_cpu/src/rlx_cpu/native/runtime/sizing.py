@@ -7,7 +7,7 @@ without a form is compiled for its sizes, as are all steps of programs without a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -18,15 +18,17 @@ from rlx_core.codegen.unknown import PREFIX
 from rlx_core.ir.dims import Dim, DimBinding, parse_dim
 from rlx_core.ir.graph import Node, symbols_inside
 from rlx_core.ir.lir import Lir, Step, TemplateOrigin
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define, evolve, frozen
-from rlx_cpu.native.contract import Call, Emitted, Emitters, SizedForm
+from rlx_cpu.native.contract import Call, Emitted, SizedForm
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import sized_library
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.llvm.sizes import ModuleSizes, Unsized
+from rlx_cpu.native.table import sized_in
 
 __all__ = ["Sized", "fixed_steps", "module_of", "sized_steps"]
 
@@ -80,12 +82,12 @@ class Forms:
 
     Attributes:
         known: The forms, by what their steps compute.
-        fixed: Functions of steps in which no size is unknown, by kernel, op and layout.
+        fixed: See `FixedFunctions`.
         is_fixed: Whether no size of a node is unknown.
     """
 
     known: dict[Hashable, list[SizedVariant]] = field(factory=dict)
-    fixed: dict[Hashable, tuple[Emitted, JitCode]] = field(factory=dict)
+    fixed: FixedFunctions = field(factory=dict)
     is_fixed: dict[Node, bool] = field(factory=dict)
     lock: Lock = field(factory=lambda: Lock("a program's functions for all sizes"))
 
@@ -112,7 +114,7 @@ FindForm = Callable[[Node, Layout, DimBinding], SizedForm | None]
 _forms: WeakKeyDictionary[Lir, dict[Isa, Forms]] = WeakKeyDictionary()
 
 
-def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: Isa) -> dict[int, Sized]:
+def sized_steps(lir: Lir, layouts: Mapping[int, Layout], kernels: KernelTable, isa: Isa) -> dict[int, Sized]:
     """The steps of a bound template that have functions for all sizes, by number."""
     if lir.origin is None or any(name.name.startswith(PREFIX) for name in lir.origin.sizes.sizes):
         return {}
@@ -127,7 +129,7 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
                 continue
             numbers = alike.setdefault((step.kernel, node.op, layout), [])  # the template's op, whose hash is known
             numbers.append(number)
-            find = table.sized(step.kernel) if len(numbers) == 1 else None
+            find = sized_in(kernels, step.kernel) if len(numbers) == 1 else None
             form = None if find is None else forms.of(step, node, layout, sizes, partial(find, isa=isa))
             if form is not None:
                 matches.append((numbers, *form))
@@ -140,15 +142,22 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
     return called
 
 
-def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> Iterator[tuple[int, Fixed]]:
-    """The steps of a bound template in which no size is unknown: their functions are kept for all sizes."""
+FixedFunctions = dict[Hashable, tuple[Emitted, JitCode]]
+"""Functions of steps in which no size is unknown, by kernel, op and layout."""
+
+
+def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> tuple[FixedFunctions, dict[int, Hashable]]:
+    """The functions that all sizes of a bound template share, and the key of the one that each step in which no size is unknown
+    calls, by number; the caller adds missing functions."""
     if lir.origin is None:
-        return
+        return {}, {}
     forms, nodes = _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
-    for number, layout in layouts.items():
-        step = lir.steps[number]
-        if is_fixed(nodes[step.node], forms.is_fixed):
-            yield number, Fixed(forms.fixed, (step.kernel, step.node.op, layout))
+    steps = ((number, lir.steps[number], layout) for number, layout in layouts.items())
+    return forms.fixed, {
+        number: (step.kernel, step.node.op, layout)
+        for number, step, layout in steps
+        if is_fixed(nodes[step.node], forms.is_fixed)
+    }
 
 
 def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
@@ -158,21 +167,6 @@ def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
         types = (*node.types, *(value.type for value in node.present()))
         known[node] = result = all(type.is_static for type in types) and not symbols_inside(node.op)
     return result
-
-
-@frozen(eq=False)
-class Fixed:
-    """The cache entry of a step's function."""
-
-    cache: dict[Hashable, tuple[Emitted, JitCode]]
-    key: Hashable
-
-    @property
-    def compiled(self) -> tuple[Emitted, JitCode] | None:
-        return self.cache.get(self.key)
-
-    def keep(self, emitted: Emitted, code: JitCode) -> None:
-        self.cache[self.key] = emitted, code
 
 
 def _forms_of(template: Lir, isa: Isa) -> Forms:

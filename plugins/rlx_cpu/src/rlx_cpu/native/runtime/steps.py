@@ -12,10 +12,11 @@ from rlx_core.codegen.places import Layout
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Constant
 from rlx_core.ir.lir import Lir, Step
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.places import Places
 from rlx_core.plugins import package_of
 from rlx_core.system.records import evolve
-from rlx_cpu.native.contract import EmitNested, Emitted, Emitters
+from rlx_cpu.native.contract import EmitNested, Emitted
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import Function, library
@@ -23,7 +24,7 @@ from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, Settings
 from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
-from rlx_cpu.native.table import is_external, is_native
+from rlx_cpu.native.table import emitter_in, is_external, is_native
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
@@ -75,20 +76,20 @@ def functions_of(lir: Lir, lying: Mapping[int, Layout] | None = None) -> tuple[l
     return functions, calls
 
 
-def emit_function(module: ir.Module, number: int, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
+def emit_function(module: ir.Module, number: int, function: Function, kernels: KernelTable, isa: Isa) -> Emitted | None:
     """Add a function to a module; `None` for a kernel without an emitter."""
     name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
-    emitted = emit_step(module, name, function, table, isa)
+    emitted = emit_step(module, name, function, kernels, isa)
     if emitted is None or not module.foreign:
         return emitted
     return evolve(emitted, foreign=tuple(module.foreign.items()))
 
 
-def emit_step(module: ir.Module, name: str, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
+def emit_step(module: ir.Module, name: str, function: Function, kernels: KernelTable, isa: Isa) -> Emitted | None:
     """The same under a name; what holds graphs brings the functions of their steps."""
     if function.machine is not None:
         isa = evolve(isa, machine=function.machine)
-    emit = table.emitter(function.kernel)
+    emit = emitter_in(kernels, function.kernel)
     if not isinstance(emit, EmitNested):
         if emit is None:
             return None
@@ -102,7 +103,7 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
 
     def inside(name: str, step: Step, layout: Layout) -> Emitted:
         inner = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
-        emitted = emit_step(module, name, inner, table, isa)
+        emitted = emit_step(module, name, inner, kernels, isa)
         assert emitted is not None, "every step of the graphs has an emitter"
         return emitted
 
@@ -123,15 +124,15 @@ def kernels_in(plans: Mapping[str, Lir]) -> Iterator[str]:
             yield from kernels_in(step.nested)
 
 
-def external_packages(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
+def external_packages(functions: Sequence[Function], kernels: KernelTable) -> frozenset[str]:
     """Return the packages other than this one whose emitters some functions use; only these packages are imported."""
-    kernels = (name for each in functions for name in (each.kernel, *kernels_in(each.nested)))
-    emitters = (table.emitter(name) for name in kernels if is_external(name))
+    names = (name for each in functions for name in (each.kernel, *kernels_in(each.nested)))
+    emitters = (emitter_in(kernels, name) for name in names if is_external(name))
     return frozenset(package_of(emit) for emit in emitters if emit is not None)
 
 
 def compile_steps(
-    lir: Lir, table: Emitters, settings: Settings, machines: Mapping[Hashable, CpuMachine] | None = None
+    lir: Lir, kernels: KernelTable, settings: Settings, machines: Mapping[Hashable, CpuMachine] | None = None
 ) -> CompiledSteps:
     """The native half of a program.
 
@@ -141,25 +142,23 @@ def compile_steps(
 
     def emit(number: int) -> tuple[ir.Module, Emitted] | None:
         module = new_module("program")
-        emitted = emit_function(module, number, functions[number], table, settings.isa)
+        emitted = emit_function(module, number, functions[number], kernels, settings.isa)
         return None if emitted is None else (module, emitted)
 
     lying = dict(layouts(lir))
-    sized = sized_steps(lir, lying, table, settings.isa)
+    sized = sized_steps(lir, lying, kernels, settings.isa)
     native: dict[int, StepCall] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
-    fixed = {number: each for number, each in fixed_steps(lir, lying, settings.isa) if number not in sized}
-    for number, entry in fixed.items():
-        if entry.compiled is not None:
-            native[number] = *entry.compiled, ()
+    shared, fixed = fixed_steps(lir, {n: layout for n, layout in lying.items() if n not in sized}, settings.isa)
+    native |= {number: (*shared[key], ()) for number, key in fixed.items() if key in shared}
     functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
     if machines:
         functions = [evolve(each, machine=machines.get(each.key)) for each in functions]
-    compiled = library(functions, settings.isa, emit, external_packages(functions, table))
+    compiled = library(functions, settings.isa, emit, external_packages(functions, kernels))
     for number, each in called(calls, compiled.emitted).items():
         assert compiled.code is not None, "what was emitted has code"
         native[number] = each, compiled.code, ()
         if number in fixed:
-            fixed[number].keep(each, compiled.code)
+            shared[fixed[number]] = each, compiled.code
     return evolve(laid_out(lir, native, settings), for_all=frozenset((*sized, *fixed)))
 
 
@@ -185,6 +184,5 @@ def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> Co
         arena = words if lir.steps[number].nested and lir.steps[number].workspace is not None else None
         words += arena is not None
         steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, call_sizes)
-    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
     codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
-    return CompiledSteps(codes, steps, words, scratch, settings)
+    return CompiledSteps(codes, steps, words, settings)
