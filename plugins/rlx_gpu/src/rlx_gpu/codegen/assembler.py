@@ -15,7 +15,6 @@ from rlx_core.codegen.scalars.assembler import Relation
 from rlx_core.codegen.scalars.floats import scaled_in_two
 from rlx_core.ir.dtypes import DType, bf16, bool_, f16, f32, i32, i64
 from rlx_core.system.records import define, frozen
-from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.registers import register_dtype, stored_dtype
 from rlx_gpu.codegen.remainder import remainder
 from rlx_gpu.codegen.writer import Writer
@@ -32,13 +31,11 @@ class Register:
 
 
 @define(eq=False)
-class TextAssembler:
+class TextAssembler(Writer):
     """Writes scalar code into one function; `functions` are those of the whole module, by name."""
 
-    language: Language
-    writer: Writer = field(factory=Writer)
-    functions: dict[str, str] = field(factory=dict)
-    _results: dict[str, DType] = field(factory=dict)
+    functions: dict[str, str] = field(factory=dict, kw_only=True)
+    _results: dict[str, DType] = field(factory=dict, kw_only=True)
 
     @property
     def fuses(self) -> bool:
@@ -236,7 +233,7 @@ class TextAssembler:
 
     def rarely(self, condition: Register, make: Callable[[], Register], usual: Register) -> Register:
         name = self.variable(usual)
-        with self.writer.block(f"if ({condition.text}) {{"):
+        with self.when(condition.text):
             self.assign(name, make())
         return name
 
@@ -247,8 +244,8 @@ class TextAssembler:
         body: Callable[[Sequence[Register]], Sequence[Register]],
     ) -> tuple[Register, ...]:
         names = [self.variable(s) for s in state]
-        with self.writer.block(self.language.forever):
-            self.writer.line(f"if (!{goes_on(names).text}) {{ break; }}")
+        with self.block(self.language.forever):
+            self.line(f"if (!{goes_on(names).text}) {{ break; }}")
             results = body(names)
             # A value that is itself one of the names must be read before that name is written.
             assigned = [self.named(m.text, m.dtype) if m in names else m for m in results]
@@ -263,12 +260,12 @@ class TextAssembler:
         full = "rlx_" + "".join(c if c.isalnum() else "_" for c in "_".join(words))
         if full not in self._results:
             inner = TextAssembler(self.language, functions=self.functions, results=self._results)
-            parameters = [Register(inner.writer.fresh("x"), a.dtype) for a in args]
+            parameters = [Register(inner.fresh("x"), a.dtype) for a in args]
             result = make(inner, *parameters)
             type = self.language.type
             head = self.language.function(type(result.dtype), full, [(type(p.dtype), p.text) for p in parameters])
             # Functions that it calls were added before it.
-            self.functions[full] = "\n".join([head, *inner.writer.lines, f"  return {result.text};", "}"])
+            self.functions[full] = "\n".join([head, *inner.lines, f"  return {result.text};", "}"])
             self._results[full] = result.dtype
         return self.named(f"{full}({', '.join(a.text for a in args)})", self._results[full])
 
@@ -276,18 +273,18 @@ class TextAssembler:
 
     def named(self, text: str, dtype: DType, prefix: str = "v") -> Register:
         """Assign an expression to a new name."""
-        name = self.writer.fresh(prefix)
-        self.writer.line(self.language.declared(self.language.type(dtype), name, text))
+        name = self.fresh(prefix)
+        self.let(name, text, self.language.type(dtype))
         return Register(name, dtype)
 
     def variable(self, start: Register, prefix: str = "s") -> Register:
         """A name that may be assigned."""
-        name = self.writer.fresh(prefix)
-        self.writer.line(self.language.variable(self.language.type(start.dtype), name, start.text))
+        name = self.fresh(prefix)
+        self.line(self.language.variable(self.language.type(start.dtype), name, start.text))
         return Register(name, start.dtype)
 
     def assign(self, name: Register, value: Register) -> None:
-        self.writer.line(f"{name.text} = {value.text};")
+        self.line(f"{name.text} = {value.text};")
 
     def call(self, text: str, dtype: DType, *args: Register) -> Register:
         """A function of the language, of which `text` is the call with places for its arguments."""

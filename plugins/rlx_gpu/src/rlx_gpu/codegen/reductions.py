@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from math import inf
 
 from attrs import field
@@ -101,11 +102,11 @@ class Reductions:
         heads = 1 << (self.group.bit_length() // 2)
         arrays = self._written(shares, [s[2] for s in shares], "", "{thread}", self.group)
         tops = [self._array(s[2].dtype, heads) for s in shares]
-        with b.writer.block(f"if ({thread} < {heads}u) {{"):
+        with b.when(f"{thread} < {heads}u"):
             for (combine, dtype, _), array, top in zip(shares, arrays, tops, strict=True):
                 total = self._strided(array, combine, dtype, thread, heads, self.group)
-                b.writer.line(f"{top}[{thread}] = {total.text};")
-        b.writer.line(b.language.barrier)
+                b.line(f"{top}[{thread}] = {total.text};")
+        b.barrier()
         return [self._sum_of(t, *s[:2], heads) for t, s in zip(tops, shares, strict=True)]
 
     def _written(
@@ -120,14 +121,10 @@ class Reductions:
         b, thread = self.b, self.b.language.thread
         arrays = [self._array(s[2].dtype, size) for s in shares]
         lines = [f"{a}[{index.format(thread=thread)}] = {v.text};" for a, v in zip(arrays, values, strict=True)]
-        if condition:
-            with b.writer.block(f"if ({condition.format(thread=thread)}) {{"):
-                for line in lines:
-                    b.writer.line(line)
-        else:
+        with b.when(condition.format(thread=thread)) if condition else nullcontext():
             for line in lines:
-                b.writer.line(line)
-        b.writer.line(b.language.barrier)
+                b.line(line)
+        b.barrier()
         return arrays
 
     def _array(self, dtype: DType, size: int) -> str:
@@ -143,10 +140,8 @@ class Reductions:
         """The elements `start`, `start + step`, … of a shared array combined in their order."""
         b = self.b
         total = b.variable(Register(f"{array}[{start}]", register_dtype(dtype)))
-        k = b.writer.fresh("k")
-        with b.writer.block(
-            b.language.loop("u32", k, f"{step}u" if start == "0u" else f"{start} + {step}u", f"{size}u", f"{step}u")
-        ):
+        k = b.fresh("k")
+        with b.loop(k, f"{step}u" if start == "0u" else f"{start} + {step}u", f"{size}u", f"{step}u"):
             other = b.named(f"{array}[{k}]", total.dtype)
             b.assign(total, self.combined(combine, dtype, total, other))
         return total

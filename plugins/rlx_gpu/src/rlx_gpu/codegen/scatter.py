@@ -153,9 +153,9 @@ class _Owners:
                     index = _held(b, index, p.size)
                 elif p.outside == "report":
                     # The owners of the axis's first element report.
-                    with t.when(f"{places[p.axis]} == 0u && !{_is_inside(b, index, p.size).text}"):
+                    with t.b.when(f"{places[p.axis]} == 0u && !{_is_inside(b, index, p.size).text}"):
                         self._report(t, self._number(places, u), index)
-                with t.when(b.icmp_unsigned("==", index, owned).text):
+                with t.b.when(b.icmp_unsigned("==", index, owned).text):
                     self._combine(t, total, places, u)
             self._store(t, places, total)
         return t.done("scatter", self._sites)
@@ -194,7 +194,7 @@ class _Owners:
             else:
                 is_inside = _is_inside(b, index, p.size)
                 if p.outside == "report":
-                    with t.when(f"!{is_inside.text}"):
+                    with t.b.when(f"!{is_inside.text}"):
                         self._report(t, i, index)
                 index = b.select(is_inside, index, b.literal(i64, -1))
             t.memory.store(t.buffer(keys, i32, is_written=True), i32, i, b.resized(index, i32, is_signed=False))
@@ -297,7 +297,7 @@ class _Owners:
 
     def _report(self, t: Template, number: str, index: Register) -> None:
         """An index outside is a fault at the number of its update among those of all batches."""
-        t.writer.line(self.language.fault(0, fault_place(number, t.kind), index.text))
+        t.b.line(self.language.fault(0, fault_place(number, t.kind), index.text))
 
 
 def _is_inside(b: TextAssembler, index: Register, size: int) -> Register:

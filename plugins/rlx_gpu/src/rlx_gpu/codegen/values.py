@@ -182,8 +182,8 @@ class Values:
             if self.rows and not any(self.kernel.varies_along(a)[number] for a in self.rows):
                 place = point.row_place
             place = fault_place(place, self.schedule.kind)
-            with b.writer.block(f"if (!{is_inside.text}) {{"):
-                b.writer.line(b.language.fault(self.sites[number], place, index.text))
+            with b.when(f"!{is_inside.text}"):
+                b.line(b.language.fault(self.sites[number], place, index.text))
         nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
         return b.select(is_inside, index, nearest)
 

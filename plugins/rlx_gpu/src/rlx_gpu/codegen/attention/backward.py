@@ -82,12 +82,12 @@ class _Passes:
                 scores, _ = t.scores()
                 for r, row in enumerate(t.dots(_DY, _V, p.width)):
                     for c, one in enumerate(row):
-                        t.line(f"cotangents[{t.at(t.row(r), t.column(c))}] = {one.text};")
+                        t.b.line(f"cotangents[{t.at(t.row(r), t.column(c))}] = {one.text};")
                 t.weights(scores)
                 t.add_weights("totals")
                 t.add_weights("weighted", "cotangents")
-                t.barrier()
-            with t.each_query(), t.when(f"query0 + t < {p.sizes[QUERY]}u"):
+                t.b.barrier()
+            with t.each_query(), t.b.when(f"query0 + t < {p.sizes[QUERY]}u"):
                 self.cotangents.store_statistics(t, "query0 + t", *(t.read(name, "t") for name in STATISTICS))
         return t.done("attention_statistics")
 
@@ -102,9 +102,9 @@ class _Passes:
             with t.each_seen("key0", ("0u", f"{p.sizes[KEY]}u") if p.has_bias else t.keys_seen()):
                 _, cotangents = self._products(t, stores_dw=p.has_bias)
                 self._share(t, "cotangents", cotangents)
-                t.barrier()
+                t.b.barrier()
                 t.weigh(sums, "cotangents", _K, KEY, "group_head", by_key=False, width=p.features)
-                t.barrier()
+                t.b.barrier()
             t.store_sums(sums, self.cotangents.result(_Q), QUERY, "head", p.features)
         return t.done("attention_queries")
 
@@ -119,10 +119,10 @@ class _Passes:
                 weights, cotangents = self._products(t, stores_dw=False)
                 self._share(t, "weights", weights)
                 self._share(t, "cotangents", cotangents)
-                t.barrier()
+                t.b.barrier()
                 t.weigh(sums, "cotangents", _Q, QUERY, "head", by_key=True, width=p.features)
                 t.weigh(values, "weights", _DY, QUERY, "head", by_key=True, width=p.width)
-                t.barrier()
+                t.b.barrier()
             t.store_sums(sums, self.cotangents.result(_K), KEY, "group_head", p.features)
             t.store_sums(values, self.cotangents.result(_V), KEY, "group_head", p.width)
         return t.done("attention_keys")
@@ -132,7 +132,7 @@ class _Passes:
     def _share(self, t: ScoreTiles, array: str, values: Sequence[Sequence[Register]]) -> None:
         for r, row in enumerate(values):
             for c, one in enumerate(row):
-                t.line(f"{array}[{t.at(t.row(r), t.column(c))}] = {one.text};")
+                t.b.line(f"{array}[{t.at(t.row(r), t.column(c))}] = {one.text};")
 
     def _products(self, t: ScoreTiles, *, stores_dw: bool) -> tuple[Sums, Sums]:
         """p and du at a thread's rows and columns, 0 where there is no such query or key."""

@@ -143,23 +143,8 @@ class ScoreTiles:
             i: Argument(f"m{i}", self.buffers[i].dtype, is_written) for i, is_written in sorted(self._written.items())
         }
 
-    def line(self, text: str) -> None:
-        self.b.writer.line(text)
-
-    def let(self, name: str, text: str) -> None:
-        self.line(self.language.declared("u32", name, text))
-
-    def barrier(self) -> None:
-        self.line(self.language.barrier)
-
     def zero(self) -> Register:
         return self.b.literal(self.held, 0)
-
-    def loop(self, name: str, start: str, stop: str, step: int = 1) -> AbstractContextManager[None]:
-        return self.b.writer.block(self.language.loop("u32", name, start, stop, f"{step}u"))
-
-    def when(self, condition: str) -> AbstractContextManager[None]:
-        return self.b.writer.block(f"if ({condition}) {{")
 
     @contextmanager
     def each_tile(self, axis: int) -> Iterator[None]:
@@ -171,35 +156,35 @@ class ScoreTiles:
         total = batch * heads * tiles
         self.groups = min(total, self.machine.most_groups)
         with each_group(self.b, "i", total, self.groups):
-            self.let(start, f"i % {tiles}u * {self.size}u")
-            self.let(head, f"i / {tiles}u % {heads}u")
-            self.let("batch", f"i / {tiles * heads}u")
+            self.b.let(start, f"i % {tiles}u * {self.size}u")
+            self.b.let(head, f"i / {tiles}u % {heads}u")
+            self.b.let("batch", f"i / {tiles * heads}u")
             if axis == QUERY:
-                self.let("group_head", f"head / {self.problem.sharing}u")
+                self.b.let("group_head", f"head / {self.problem.sharing}u")
             yield
 
     @contextmanager
     def each_sharer(self) -> Iterator[None]:
         """Loop over every head of queries that shares a head of keys."""
         sharing = self.problem.sharing
-        with self.loop("sharer", "0u", f"{sharing}u"):
-            self.let("head", f"group_head * {sharing}u + sharer")
+        with self.b.loop("sharer", "0u", f"{sharing}u"):
+            self.b.let("head", f"group_head * {sharing}u + sharer")
             yield
 
     def each_seen(self, name: str, ends: tuple[str, str], step: int | None = None) -> AbstractContextManager[None]:
         """Loop over every tile of positions from the first to the last one, in steps of a group's tile, or `step`."""
         for end, text in zip(("start", "end"), ends, strict=True):
-            self.let(end, text)
-        return self.loop(name, "start", "end", self.size if step is None else step)
+            self.b.let(end, text)
+        return self.b.loop(name, "start", "end", f"{self.size if step is None else step}u")
 
     def each_query(self) -> AbstractContextManager[None]:
         """Lines for each row `t` of a tile, a thread per row."""
-        return self.loop("t", self.language.thread, f"{self.size}u", self.group)
+        return self.b.loop("t", self.language.thread, f"{self.size}u", f"{self.group}u")
 
     def own_place(self) -> None:
         """The names of a thread's row and column."""
-        self.let("y", f"{self.language.thread} / {self.across}u")
-        self.let("x", f"{self.language.thread} % {self.across}u")
+        self.b.let("y", f"{self.language.thread} / {self.across}u")
+        self.b.let("x", f"{self.language.thread} % {self.across}u")
 
     def row(self, r: int) -> str:
         return f"(y + {r * self.across}u)"
@@ -296,7 +281,7 @@ class ScoreTiles:
         _, _, queries, keys = self.problem.sizes
         sums = self.cells("dot")
         features = Span(4, "f0", depth, DEPTH)
-        with self.loop("f0", "0u", f"{depth}u", DEPTH):
+        with self.b.loop("f0", "0u", f"{depth}u", f"{DEPTH}u"):
             for number, tile, head, span in (
                 (rows, "left", "head", Span(QUERY, "query0", queries, self.size)),
                 (columns, "right", "group_head", Span(KEY, "key0", keys, self.size)),
@@ -316,9 +301,9 @@ class ScoreTiles:
                     self.group,
                     ("u32", self.index_type(number)),
                 )
-            self.barrier()
+            self.b.barrier()
             multiplied(self.b, "left", "right", (self.size, self.size), (self.across, self.across), DEPTH, sums)
-            self.barrier()
+            self.b.barrier()
         return sums
 
     def cells(self, stem: str) -> Sums:
@@ -332,9 +317,9 @@ class ScoreTiles:
         return [[s for s, _ in row] for row in pairs], [[s for _, s in row] for row in pairs]
 
     def _score(self, r: int, c: int, dot: Register) -> tuple[Register, Register | None]:
-        query, key = self.b.writer.fresh("query"), self.b.writer.fresh("key")
-        self.let(query, f"query0 + {self.row(r)}")
-        self.let(key, f"key0 + {self.column(c)}")
+        query, key = self.b.fresh("query"), self.b.fresh("key")
+        self.b.let(query, f"query0 + {self.row(r)}")
+        self.b.let(key, f"key0 + {self.column(c)}")
         return self.score(dot, query, key)
 
     def score(self, dot: Register, query: str, key: str) -> tuple[Register, Register | None]:
@@ -355,7 +340,7 @@ class ScoreTiles:
     def is_there(self, query: str, key: str) -> AbstractContextManager[None]:
         """Lines for a query and a key that there are."""
         _, _, queries, keys = self.problem.sizes
-        return self.when(f"{query} < {queries}u && {key} < {keys}u")
+        return self.b.when(f"{query} < {queries}u && {key} < {keys}u")
 
     def exp(self, x: Register) -> Register:
         return self.scalars.apply(self.b, exp.op(), (self.dtype,), (x,))
@@ -368,47 +353,49 @@ class ScoreTiles:
     def begin_weights(self) -> None:
         """No key is seen yet, by `largest` and `totals`."""
         with self.each_query():
-            self.line(f"largest[t] = {self.b.literal(self.held, -inf).text};")
+            self.b.line(f"largest[t] = {self.b.literal(self.held, -inf).text};")
             for name in [a for a in self.arrays if a in ("totals", "weighted")]:
-                self.line(f"{name}[t] = {self.zero().text};")
-        self.barrier()
+                self.b.line(f"{name}[t] = {self.zero().text};")
+        self.b.barrier()
 
     def weights(self, scores: Sums) -> None:
         """exp(score - largest) of a tile as `weights`, with the `largest` so far and by what earlier weights are `shrinking`."""
         b = self.b
         for r, row in enumerate(scores):
             for c, score in enumerate(row):
-                self.line(f"weights[{self.at(self.row(r), self.column(c))}] = {score.text};")
-        self.barrier()
+                self.b.line(f"weights[{self.at(self.row(r), self.column(c))}] = {score.text};")
+        self.b.barrier()
         reductions = Reductions(b, self.scalars, self.group, None)
         with self.each_query():
             before = b.named("largest[t]", self.held)
             maximum = b.variable(before)
-            with self.loop("k", "0u", f"{self.size}u"):
+            with self.b.loop("k", "0u", f"{self.size}u"):
                 b.assign(
                     maximum, reductions.combined("max", self.dtype, maximum, self.read("weights", self.at("t", "k")))
                 )
-            self.line(f"largest[t] = {maximum.text};")
-            self.line(f"shrinking[t] = {self.exp(b.fsub(before, self.finite(maximum))).text};")
-        self.barrier()
+            self.b.line(f"largest[t] = {maximum.text};")
+            self.b.line(f"shrinking[t] = {self.exp(b.fsub(before, self.finite(maximum))).text};")
+        self.b.barrier()
         for r, row in enumerate(scores):
             maximum = self.finite(self.read("largest", self.row(r)))
             for c, score in enumerate(row):
-                self.line(f"weights[{self.at(self.row(r), self.column(c))}] = {self.exp(b.fsub(score, maximum)).text};")
-        self.barrier()
+                self.b.line(
+                    f"weights[{self.at(self.row(r), self.column(c))}] = {self.exp(b.fsub(score, maximum)).text};"
+                )
+        self.b.barrier()
 
     def add_weights(self, name: str, factor: str | None = None) -> None:
         """The sum of each query's weights, or of their products with another tile, added to what has shrunk."""
         b = self.b
         with self.each_query():
             total = b.variable(b.fmul(self.read(name, "t"), self.read("shrinking", "t")))
-            with self.loop("k", "0u", f"{self.size}u"):
+            with self.b.loop("k", "0u", f"{self.size}u"):
                 weight = self.read("weights", self.at("t", "k"))
                 if factor is None:
                     b.assign(total, b.fadd(total, weight))
                 else:
                     b.assign(total, b.fma(weight, self.read(factor, self.at("t", "k")), total))
-            self.line(f"{name}[t] = {total.text};")
+            self.b.line(f"{name}[t] = {total.text};")
 
     # ------------------------------------------------------------------------------------------ sums
 
@@ -422,13 +409,13 @@ class ScoreTiles:
         b = self.b
         start, extent = ("query0" if axis == QUERY else "key0"), self.problem.sizes[axis]
         left = f"{extent}u - {start}"
-        stop = b.writer.fresh("stop")
-        self.let(stop, self.language.select(f"({left} < {self.size}u)", left, f"{self.size}u"))
-        with self.loop("k", "0u", stop):
+        stop = b.fresh("stop")
+        self.b.let(stop, self.language.select(f"({left} < {self.size}u)", left, f"{self.size}u"))
+        with self.b.loop("k", "0u", stop):
             indices = [self.at("k", self.row(r)) if by_key else self.at(self.row(r), "k") for r in range(self.each)]
             weights = [self.read(array, index) for index in indices]
             for c in range(len(sums[0])):
-                with self.when(f"{self.column(c)} < {width}u"):
+                with self.b.when(f"{self.column(c)} < {width}u"):
                     value = self.load(number, axis, head, f"{start} + k", self.column(c))
                     for weight, row in zip(weights, sums, strict=True):
                         b.assign(row[c], b.fma(weight, value, row[c]))
@@ -437,7 +424,7 @@ class ScoreTiles:
         """Sums as rows of a result."""
         start, extent = ("query0" if axis == QUERY else "key0"), self.problem.sizes[axis]
         for r, row in enumerate(sums):
-            with self.when(f"{start} + {self.row(r)} < {extent}u"):
+            with self.b.when(f"{start} + {self.row(r)} < {extent}u"):
                 for c, one in enumerate(row):
-                    with self.when(f"{self.column(c)} < {width}u"):
+                    with self.b.when(f"{self.column(c)} < {width}u"):
                         self.store(number, axis, head, f"{start} + {self.row(r)}", self.column(c), one)

@@ -177,7 +177,7 @@ class _Stages:
             else:
                 self._by_thread(t, rule, line, is_shown)
             if write is not None:
-                with t.when(f"{t.thread} == 0u") if self.is_group else nullcontext():
+                with t.b.when(f"{t.thread} == 0u") if self.is_group else nullcontext():
                     write(t, rule, share, line)
         return t.done(stem)
 
@@ -207,8 +207,8 @@ class _Stages:
                 zero = b.literal(rule.register, 0)
                 x = tuple(b.variable(zero) for _ in range(self.operands))
                 index = t.variable("0u", "at", t.kind)
-                with t.when(f"{j} < {line.end}"):
-                    t.writer.line(f"{index} = {self._index(t, line, j)};")
+                with t.b.when(f"{j} < {line.end}"):
+                    t.b.line(f"{index} = {self._index(t, line, j)};")
                     for name, value in zip(x, self._elements(t, rule, index), strict=True):
                         b.assign(name, value)
                     joined = rule.joined(stretch, rule.element(x)) if item else rule.element(x)
@@ -217,32 +217,32 @@ class _Stages:
                 elements.append(x)
             self._scanned(t, rule, arrays, stretch)
             before = tuple(b.variable(r) for r in line.carried)
-            with t.when(f"{t.thread} > 0u"):
+            with t.b.when(f"{t.thread} > 0u"):
                 preceding = tuple(t.read(a, rule.register, f"{t.thread} - 1u") for a in arrays)
                 self._carry(t, rule, before, preceding, line.has_carry.format(start))
             if is_shown:
                 for (j, index), x in zip(indices, elements, strict=True):
-                    with t.when(f"{j} < {line.end}"):
+                    with t.b.when(f"{j} < {line.end}"):
                         self._step(t, rule, before, x, line.has_carry.format(j), index, True)
             carried = tuple(t.read(a, rule.register, f"{t.group - 1}u") for a in arrays)
             self._carry(t, rule, line.carried, carried, line.has_carry.format(start))
-            t.barrier()
+            t.b.barrier()
 
     def _scanned(self, t: Template, rule: Rule, arrays: Sequence[str], stretch: State) -> None:
         """Arrays that hold at each thread the stretches up to its own, joined: over 1, 2, 4, … threads."""
         for array, register in zip(arrays, stretch, strict=True):
             t.write(array, t.thread, register)
-        t.barrier()
+        t.b.barrier()
         distance = t.variable("1u", "distance")
         with t.forever_while(f"{distance} < {t.group}u"):
-            with t.when(f"{t.thread} >= {distance}"):
+            with t.b.when(f"{t.thread} >= {distance}"):
                 left = tuple(t.read(a, rule.register, f"{t.thread} - {distance}") for a in arrays)
                 self._assign(t, stretch, rule.joined(left, stretch))
-            t.barrier()
+            t.b.barrier()
             for array, register in zip(arrays, stretch, strict=True):
                 t.write(array, t.thread, register)
-            t.writer.line(f"{distance} = {distance} * 2u;")
-            t.barrier()
+            t.b.line(f"{distance} = {distance} * 2u;")
+            t.b.barrier()
 
     # -------------------------------------------------------------------------------------- elements
 
@@ -268,12 +268,12 @@ class _Stages:
         if self.problem.op is not LinearRecurrence:
             self._assign(t, carried, rule.joined(carried, stretch))
             return
-        with t.writer.block(f"if ({has_carry}) {{", "} else {"):
+        with t.b.block(f"if ({has_carry}) {{", "} else {"):
             self._assign(t, carried, rule.joined(carried, stretch))
-        t.writer.depth += 1
+        t.b.depth += 1
         self._assign(t, carried, stretch)
-        t.writer.depth -= 1
-        t.writer.line("}")
+        t.b.depth -= 1
+        t.b.line("}")
 
     @staticmethod
     def _assign(t: Template, names: State, values: State) -> None:
