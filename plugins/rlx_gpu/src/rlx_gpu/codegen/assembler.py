@@ -30,6 +30,16 @@ class Register:
     dtype: DType
 
 
+def _of_one(name: str) -> Callable[[TextAssembler, Register], Register]:
+    """Return the method that writes an instruction on one register, whose result is of the same type."""
+    return lambda b, x: b.instruction(name, x)
+
+
+def _of_two(name: str) -> Callable[[TextAssembler, Register, Register], Register]:
+    """Return the method that writes an instruction on two registers of a type, whose result is of that type."""
+    return lambda b, x, y: b.instruction(name, x, y)
+
+
 @define(eq=False)
 class TextAssembler(Writer):
     """Writes scalar code into one function; `functions` are those of the whole module, by name."""
@@ -115,49 +125,26 @@ class TextAssembler(Writer):
 
     # --------------------------------------------------------------------------------------- floats
 
-    def fadd(self, x: Register, y: Register) -> Register:
-        return self._same("fadd", x, y)
+    fadd = _of_two("fadd")
+    fsub = _of_two("fsub")
+    fmul = _of_two("fmul")
+    fdiv = _of_two("fdiv")
+    fneg = _of_one("fneg")
+    fabs = _of_one("fabs")
+    copysign = _of_two("copysign")
+    sqrt = _of_one("sqrt")
+    floor = _of_one("floor")
+    ceil = _of_one("ceil")
+    trunc_float = _of_one("trunc_float")
+    rint = _of_one("rint")
 
-    def fsub(self, x: Register, y: Register) -> Register:
-        return self._same("fsub", x, y)
-
-    def fmul(self, x: Register, y: Register) -> Register:
-        return self._same("fmul", x, y)
-
-    def fdiv(self, x: Register, y: Register) -> Register:
-        return self._same("fdiv", x, y)
+    def fma(self, x: Register, y: Register, z: Register) -> Register:
+        return self.instruction("fma", x, y, z)
 
     def frem(self, x: Register, y: Register) -> Register:
         if "frem" in self.language.inexact:
             return self.invoke("remainder", remainder, (x, y), is_inline=False)
-        return self._same("frem", x, y)
-
-    def fneg(self, x: Register) -> Register:
-        return self._same("fneg", x)
-
-    def fma(self, x: Register, y: Register, z: Register) -> Register:
-        return self._same("fma", x, y, z)
-
-    def fabs(self, x: Register) -> Register:
-        return self._same("fabs", x)
-
-    def copysign(self, size: Register, sign: Register) -> Register:
-        return self._same("copysign", size, sign)
-
-    def sqrt(self, x: Register) -> Register:
-        return self._same("sqrt", x)
-
-    def floor(self, x: Register) -> Register:
-        return self._same("floor", x)
-
-    def ceil(self, x: Register) -> Register:
-        return self._same("ceil", x)
-
-    def trunc_float(self, x: Register) -> Register:
-        return self._same("trunc_float", x)
-
-    def rint(self, x: Register) -> Register:
-        return self._same("rint", x)
+        return self.instruction("frem", x, y)
 
     def scaled(self, x: Register, whole: Register, n: Register) -> Register:
         return scaled_in_two(self, x, n)
@@ -173,50 +160,21 @@ class TextAssembler(Writer):
 
     # ------------------------------------------------------------------------------------- integers
 
-    def add(self, x: Register, y: Register) -> Register:
-        return self._same("add", x, y)
-
-    def sub(self, x: Register, y: Register) -> Register:
-        return self._same("sub", x, y)
-
-    def mul(self, x: Register, y: Register) -> Register:
-        return self._same("mul", x, y)
-
-    def neg(self, x: Register) -> Register:
-        return self._same("neg", x)
-
-    def sdiv(self, x: Register, y: Register) -> Register:
-        return self._same("sdiv", x, y)
-
-    def udiv(self, x: Register, y: Register) -> Register:
-        return self._same("udiv", x, y)
-
-    def srem(self, x: Register, y: Register) -> Register:
-        return self._same("srem", x, y)
-
-    def urem(self, x: Register, y: Register) -> Register:
-        return self._same("urem", x, y)
-
-    def and_(self, x: Register, y: Register) -> Register:
-        return self._same("and_", x, y)
-
-    def or_(self, x: Register, y: Register) -> Register:
-        return self._same("or_", x, y)
-
-    def xor(self, x: Register, y: Register) -> Register:
-        return self._same("xor", x, y)
-
-    def not_(self, x: Register) -> Register:
-        return self._same("not_", x)
-
-    def shl(self, x: Register, count: Register) -> Register:
-        return self._same("shl", x, count)
-
-    def lshr(self, x: Register, count: Register) -> Register:
-        return self._same("lshr", x, count)
-
-    def ashr(self, x: Register, count: Register) -> Register:
-        return self._same("ashr", x, count)
+    add = _of_two("add")
+    sub = _of_two("sub")
+    mul = _of_two("mul")
+    neg = _of_one("neg")
+    sdiv = _of_two("sdiv")
+    udiv = _of_two("udiv")
+    srem = _of_two("srem")
+    urem = _of_two("urem")
+    and_ = _of_two("and_")
+    or_ = _of_two("or_")
+    xor = _of_two("xor")
+    not_ = _of_one("not_")
+    shl = _of_two("shl")
+    lshr = _of_two("lshr")
+    ashr = _of_two("ashr")
 
     def icmp_signed(self, relation: Relation, x: Register, y: Register) -> Register:
         return self.named(
@@ -290,7 +248,7 @@ class TextAssembler(Writer):
         """A function of the language, of which `text` is the call with places for its arguments."""
         return self.named(text.format(*(a.text for a in args)), dtype)
 
-    def _same(self, name: str, *args: Register) -> Register:
+    def instruction(self, name: str, *args: Register) -> Register:
         """An instruction whose result is of its operands' type."""
         dtype = args[0].dtype
         return self.named(self.language.instruction(name, dtype, *(a.text for a in args)), dtype)

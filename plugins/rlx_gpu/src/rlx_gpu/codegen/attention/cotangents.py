@@ -76,7 +76,7 @@ class Cotangents:
         self._place(t, query)
         for number, value in zip(self._statistics, (maximum, inverse, b.fmul(weighted, inverse)), strict=True):
             name, dtype = t.buffer(number, is_written=True)
-            Memory(b, t.index_type(number)).store(name, dtype, "place", value)
+            t.memory(number).store(name, dtype, "place", value)
 
     def statistics(self, t: ScoreTiles, query: str) -> list[Register]:
         """m, 1/Σ and δ of a query, zeros where there is no such query: nothing weighs there."""
@@ -86,7 +86,7 @@ class Cotangents:
             self._place(t, query)
             for one, number in zip(statistics, self._statistics, strict=True):
                 name, dtype = t.buffer(number)
-                b.assign(one, Memory(b, t.index_type(number)).load(name, dtype, "place"))
+                b.assign(one, t.memory(number).load(name, dtype, "place"))
         return statistics
 
     def share_statistics(self, t: ScoreTiles) -> None:

@@ -70,10 +70,10 @@ def _function(problem: PlacedAttention, language: Language, machine: Machine, sc
                 shrinking = t.read("shrinking", t.row(r))
                 for one in row:
                     t.b.assign(one, t.b.fmul(one, shrinking))
-            t.weigh(sums, "weights", 2, KEY, "group_head", by_key=False, width=problem.width)
+            t.weigh(sums, "weights", 2, KEY, problem.width)
             t.b.barrier()
         _divide(t, sums)
-        t.store_sums(sums, result, QUERY, "head", problem.width)
+        t.store_sums(sums, result, QUERY, problem.width)
     return t.done("attention")
 
 
@@ -97,4 +97,4 @@ def _add_all_values(t: ScoreTiles, row: list[Register]) -> None:
     with t.b.loop("key", "0u", f"{p.sizes[KEY]}u"):
         for c, one in enumerate(row):
             with t.b.when(f"{t.column(c)} < {p.width}u"):
-                b.assign(one, b.fadd(one, t.load(2, KEY, "group_head", "key", t.column(c))))
+                b.assign(one, b.fadd(one, t.load(2, KEY, "key", t.column(c))))

@@ -7,7 +7,7 @@ thread's row and column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import inf, prod
 
@@ -250,8 +250,8 @@ class ScoreTiles:
         count = len(self.problem.buffers)
         return index_type(place_reach(self.problem.place(number)) if number < count else prod(self.problem.sizes[:KEY]))
 
-    def _index(self, number: int, axis: int, head: str, position: str, feature: str) -> str:
-        factor = self.factor(number, axis)
+    def _index(self, number: int, axis: int, position: str, feature: str) -> str:
+        factor, (_, head) = self.factor(number, axis), NAMES[axis]
         size = self.buffers[number].dtype.itemsize
         places = {BATCH: "batch", HEAD: head, axis: position, 4: feature}
         strides = [s if a in places else 0 for a, s in enumerate((*factor.strides, factor.depth))]
@@ -259,20 +259,20 @@ class ScoreTiles:
             strides, factor.offset, size, {a: f"({text})" for a, text in places.items()}, self.index_type(number)
         )
 
-    def load(self, number: int, axis: int, head: str, position: str, feature: str) -> Register:
+    def load(self, number: int, axis: int, position: str, feature: str) -> Register:
         """An element of an operand that has heads."""
         name, dtype = self.buffer(number)
-        value = Memory(self.b, self.index_type(number)).load(
-            name, dtype, self._index(number, axis, head, position, feature)
-        )
-        return self.b.converted(value, dtype.accumulator, self.dtype)
+        index = self._index(number, axis, position, feature)
+        return self.b.converted(self.memory(number).load(name, dtype, index), dtype.accumulator, self.dtype)
 
-    def store(self, number: int, axis: int, head: str, position: str, feature: str, value: Register) -> None:
+    def store(self, number: int, axis: int, position: str, feature: str, value: Register) -> None:
         name, dtype = self.buffer(number, is_written=True)
-        index = self._index(number, axis, head, position, feature)
-        Memory(self.b, self.index_type(number)).store(
-            name, dtype, index, self.b.converted(value, self.dtype, dtype.accumulator)
-        )
+        index = self._index(number, axis, position, feature)
+        self.memory(number).store(name, dtype, index, self.b.converted(value, self.dtype, dtype.accumulator))
+
+    def memory(self, number: int) -> Memory:
+        """Return the loads and stores of a buffer."""
+        return Memory(self.b, self.index_type(number))
 
     # ---------------------------------------------------------------------------------------- scores
 
@@ -358,12 +358,16 @@ class ScoreTiles:
                 self.b.line(f"{name}[t] = {self.zero().text};")
         self.b.barrier()
 
+    def share(self, array: str, values: Sums) -> None:
+        """Write values of a thread's rows and columns to a tile."""
+        for r, row in enumerate(values):
+            for c, one in enumerate(row):
+                self.b.line(f"{array}[{self.at(self.row(r), self.column(c))}] = {one.text};")
+
     def weights(self, scores: Sums) -> None:
         """exp(score - largest) of a tile as `weights`, with the `largest` so far and by what earlier weights are `shrinking`."""
         b = self.b
-        for r, row in enumerate(scores):
-            for c, score in enumerate(row):
-                self.b.line(f"weights[{self.at(self.row(r), self.column(c))}] = {score.text};")
+        self.share("weights", scores)
         self.b.barrier()
         reductions = Reductions(b, self.scalars, self.group, None)
         with self.each_query():
@@ -404,27 +408,27 @@ class ScoreTiles:
         columns = -(-width // self.across)
         return [[self.b.variable(self.zero(), "sum") for _ in range(columns)] for _ in range(self.each)]
 
-    def weigh(self, sums: Sums, array: str, number: int, axis: int, head: str, *, by_key: bool, width: int) -> None:
-        """Rows of an operand, along `axis` of the scores, weighed by a tile and added to sums a query or, `by_key`, a key."""
-        b = self.b
-        start, extent = ("query0" if axis == QUERY else "key0"), self.problem.sizes[axis]
+    def weigh(self, sums: Sums, array: str, number: int, axis: int, width: int) -> None:
+        """Rows of an operand, along `axis` of the scores, weighed by a tile and added to sums of rows along the other axis."""
+        b, (start, _), extent = self.b, NAMES[axis], self.problem.sizes[axis]
         left = f"{extent}u - {start}"
         stop = b.fresh("stop")
         self.b.let(stop, self.language.select(f"({left} < {self.size}u)", left, f"{self.size}u"))
         with self.b.loop("k", "0u", stop):
-            indices = [self.at("k", self.row(r)) if by_key else self.at(self.row(r), "k") for r in range(self.each)]
+            rows = [self.row(r) for r in range(self.each)]
+            indices = [self.at("k", row) if axis == QUERY else self.at(row, "k") for row in rows]
             weights = [self.read(array, index) for index in indices]
             for c in range(len(sums[0])):
                 with self.b.when(f"{self.column(c)} < {width}u"):
-                    value = self.load(number, axis, head, f"{start} + k", self.column(c))
+                    value = self.load(number, axis, f"{start} + k", self.column(c))
                     for weight, row in zip(weights, sums, strict=True):
                         b.assign(row[c], b.fma(weight, value, row[c]))
 
-    def store_sums(self, sums: Sequence[Sequence[Register]], number: int, axis: int, head: str, width: int) -> None:
+    def store_sums(self, sums: Sums, number: int, axis: int, width: int) -> None:
         """Sums as rows of a result."""
-        start, extent = ("query0" if axis == QUERY else "key0"), self.problem.sizes[axis]
+        (start, _), extent = NAMES[axis], self.problem.sizes[axis]
         for r, row in enumerate(sums):
             with self.b.when(f"{start} + {self.row(r)} < {extent}u"):
                 for c, one in enumerate(row):
                     with self.b.when(f"{self.column(c)} < {width}u"):
-                        self.store(number, axis, head, f"{start} + {self.row(r)}", self.column(c), one)
+                        self.store(number, axis, f"{start} + {self.row(r)}", self.column(c), one)

@@ -108,5 +108,5 @@ class _Printing:
             t.b.when(f"{is_empty.text} && feature < {t.problem.width}u"),
             b.loop("key", "0u", f"{t.problem.sizes[KEY]}u"),
         ):
-            value = t.load(2, KEY, "group_head", "key", "feature")
+            value = t.load(2, KEY, "key", "feature")
             t.b.line(f"sums{place} = {b.fadd(h.named(f'sums{place}'), value).text};")

@@ -174,11 +174,10 @@ class HeadUnits:
     ) -> None:
         """Sums as the rows of a result that the group owns, along an axis; `adjust` is given each and which of the thread's rows
         it is in."""
-        t = self.t
-        start, head = NAMES[axis]
+        t, (start, _) = self.t, NAMES[axis]
         with self.each_of(-(-width // self.unit.size)) as (place, row):
             t.b.let("position", f"{start} + {self.row}")
             t.b.let("feature", self.column)
             with t.b.when(f"position < {t.problem.sizes[axis]}u && feature < {width}u"):
                 one = self.named(sums + place)
-                t.store(number, axis, head, "position", "feature", one if adjust is None else adjust(one, row))
+                t.store(number, axis, "position", "feature", one if adjust is None else adjust(one, row))
