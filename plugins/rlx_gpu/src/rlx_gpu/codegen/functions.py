@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rlx_core.codegen.faults import SITE_WORDS
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.assembler import TextAssembler
 from rlx_gpu.codegen.indexing import as_index, index_type
@@ -38,11 +37,6 @@ class Launch:
     buffers: tuple[int, ...]
     checked: tuple[int, ...] = ()
     dynamic_nbytes: int = 0
-
-    @property
-    def status_words(self) -> int:
-        """Words for faults."""
-        return SITE_WORDS * len(self.checked)
 
 
 @frozen

@@ -52,10 +52,6 @@ def renamed(kernel: Kernel, names: dict[int, str]) -> Kernel:
     return evolve(kernel, buffers=buffers)
 
 
-def _in_parentheses(text: str) -> str:
-    return text if text.isalnum() else f"({text})"
-
-
 @define(eq=False)
 class _Printing:
     """The text of one kernel while it is written."""
@@ -137,7 +133,10 @@ class _Printing:
         bounds = self._bounds(grid)
         outside = ElementRun(grid, row_place, row_place, None, uniform, uniform)
         for depth, nest in enumerate(plan.nests):
-            self._before(nest, outside)
+            for v in uniform_values(
+                kernel, nest, {*uniform, *self.values.kept_arrays}
+            ):  # computed once, before the loop
+                self.values.value(v, 0, outside)
             keeps = kept_values(kernel, plan.nests, depth, self.values.kept_arrays) if self.schedule.items else ()
             arrays = {v: self._arrays(v) for v in keeps}
             shares = {r: self._accumulators(r) for r in nest.reduces}
@@ -191,18 +190,9 @@ class _Printing:
     def _inside(self, outside: ElementRun, slot: str | None) -> ElementRun:
         runs = self.kernel.row_size // self.schedule.lanes
         row = self._coordinates(self.kernel.row_axes, "r", "r", self.schedule.lanes)
-        return ElementRun(
-            {**outside.coordinates, **row},
-            f"{_in_parentheses(outside.place)} * {runs}u + r",
-            outside.place,
-            slot,
-            outside.uniform,
-        )
-
-    def _before(self, nest: Nest, outside: ElementRun) -> None:
-        """Compute the row-invariant values of a loop before it."""
-        for v in uniform_values(self.kernel, nest, {*outside.uniform, *self.values.kept_arrays}):
-            self.values.value(v, 0, outside)
+        number = outside.place if outside.place.isalnum() else f"({outside.place})"
+        place = f"{number} * {runs}u + r"
+        return ElementRun({**outside.coordinates, **row}, place, outside.place, slot, outside.uniform)
 
     def _arrays(self, value: int) -> list[str]:
         type = self.language.type(register_dtype(self.kernel.values[value].dtype))
@@ -212,16 +202,19 @@ class _Printing:
             self.b.line(self.language.array(type, name, self.schedule.items))
         return names
 
-    def _accumulators(self, reduce: int) -> list[Register]:
-        term = self.kernel.values[reduce]
+    def _reduce(self, number: int) -> Reduce:
+        term = self.kernel.values[number]
         assert isinstance(term, Reduce), "a loop reduces what is a reduction"
+        return term
+
+    def _accumulators(self, reduce: int) -> list[Register]:
+        term = self._reduce(reduce)
         start = self.reductions.identity(term.combine, term.dtype)
         return [self.b.variable(start, "a") for _ in range(self.schedule.lanes)]
 
     def _combine(self, shares: dict[int, list[Register]], point: ElementRun) -> None:
         for r, lanes in shares.items():
-            term = self.kernel.values[r]
-            assert isinstance(term, Reduce), "a loop reduces what is a reduction"
+            term = self._reduce(r)
             for lane, share in enumerate(lanes):
                 value = self.values.value(term.arg, lane, point)
                 self.b.assign(share, self.reductions.combined(term.combine, term.dtype, share, value))
@@ -229,8 +222,7 @@ class _Printing:
     def _totals(self, shares: dict[int, list[Register]]) -> dict[int, Register]:
         reduced = []
         for r, lanes in shares.items():
-            term = self.kernel.values[r]
-            assert isinstance(term, Reduce), "a loop reduces what is a reduction"
+            term = self._reduce(r)
             reduced.append((term.combine, term.dtype, self.reductions.folded(term.combine, term.dtype, lanes)))
         if self.schedule.walk == "row_group" and reduced:
             return dict(zip(shares, self.reductions.totals(reduced), strict=True))

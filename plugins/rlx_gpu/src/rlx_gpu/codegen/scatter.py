@@ -28,7 +28,6 @@ from rlx_gpu.codegen.lines.keys import count_before
 from rlx_gpu.codegen.lines.sorting import print_sorting
 from rlx_gpu.codegen.lines.sorting import refusal as sorting_refusal
 from rlx_gpu.codegen.lines.template import Template
-from rlx_gpu.codegen.memory import index_text
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.tiles import Factor
 from rlx_gpu.codegen.walks import Machine
@@ -260,8 +259,7 @@ class _Owners:
 
     def _at(self, t: Template, factor: Factor, places: dict[int, str], depth: str) -> str:
         itemsize = self.problem.buffers[factor.buffer].dtype.itemsize
-        coordinates = {**places, len(self.problem.extents): depth}
-        return index_text((*factor.strides, factor.depth), factor.offset, itemsize, coordinates, t.kind)
+        return factor.index({**places, len(self.problem.extents): depth}, itemsize, t.kind)
 
     def _load(self, t: Template, factor: Factor, places: dict[int, str], depth: str = "0u") -> Register:
         dtype = self.problem.buffers[factor.buffer].dtype

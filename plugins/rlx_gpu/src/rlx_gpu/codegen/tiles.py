@@ -42,6 +42,11 @@ class Factor:
     depth: int
     offset: int = 0
 
+    def index(self, places: Mapping[int, str], itemsize: int, kind: str) -> str:
+        """Return the index of an element as text, from its place along each axis; along the others it is the first one."""
+        strides = [s if a in places else 0 for a, s in enumerate((*self.strides, self.depth))]
+        return index_text(strides, self.offset, itemsize, places, kind)
+
 
 @frozen
 class TiledProduct:
@@ -145,8 +150,7 @@ def bring(
             if load is not None:
                 return load(f"{depth_name}_at", f"{place}_at")
             moving = {**coordinates, along.axis: f"{place}_at", len(factor.strides): f"{depth_name}_at"}
-            strides = [s if a in moving else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-            index = index_text(strides, factor.offset, buffer.dtype.itemsize, moving, kinds[1])
+            index = factor.index(moving, buffer.dtype.itemsize, kinds[1])
             return b.converted(memory.load(buffer.name, buffer.dtype, index), buffer.dtype.accumulator, dtype)
 
         element = b.rarely(is_inside, loaded, b.literal(register_dtype(dtype), 0))

@@ -104,9 +104,7 @@ class Values:
                 point.lanes[now, lane] = result
             else:
                 point.run[now] = result
-        value = self._known(number, lane, point)
-        assert value is not None, "the walk ends with the value that it began with"
-        return value
+        return self._argument(number, lane, point)
 
     def _known(self, number: int, lane: int, point: ElementRun) -> Register | None:
         return point.uniform.get(number) or point.run.get(number) or point.lanes.get((number, lane))

@@ -25,7 +25,7 @@ from rlx_gpu.codegen.functions import Function, assembled, each_group
 from rlx_gpu.codegen.indexing import IndexType, as_index, index_refusal, index_type, length_refusal, reach
 from rlx_gpu.codegen.kernels import values_refusal
 from rlx_gpu.codegen.languages import Argument, Language
-from rlx_gpu.codegen.memory import Memory, index_text
+from rlx_gpu.codegen.memory import Memory
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.tiles import Factor, Span, bring, multiplied
@@ -251,13 +251,8 @@ class ScoreTiles:
         return index_type(place_reach(self.problem.place(number)) if number < count else prod(self.problem.sizes[:KEY]))
 
     def _index(self, number: int, axis: int, position: str, feature: str) -> str:
-        factor, (_, head) = self.factor(number, axis), NAMES[axis]
-        size = self.buffers[number].dtype.itemsize
-        places = {BATCH: "batch", HEAD: head, axis: position, 4: feature}
-        strides = [s if a in places else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-        return index_text(
-            strides, factor.offset, size, {a: f"({text})" for a, text in places.items()}, self.index_type(number)
-        )
+        places = {BATCH: "(batch)", HEAD: f"({NAMES[axis][1]})", axis: f"({position})", 4: f"({feature})"}
+        return self.factor(number, axis).index(places, self.buffers[number].dtype.itemsize, self.index_type(number))
 
     def load(self, number: int, axis: int, position: str, feature: str) -> Register:
         """An element of an operand that has heads."""

@@ -14,7 +14,6 @@ from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.score_tiles import NAMES, ScoreTiles
 from rlx_gpu.codegen.functions import Function, assembled
-from rlx_gpu.codegen.memory import index_text
 from rlx_gpu.codegen.registers import spelled, stored_dtype
 from rlx_gpu.codegen.units.head_tiles import SUBGROUPS, HeadTile
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
@@ -78,8 +77,7 @@ class HeadUnits:
             t.b.let(position, f"{start} + {row}")
             t.b.line(f"const bool {e}_is = {position} < {extent}u && {feature} < {tile.features}u;")
             places = {BATCH: "batch", HEAD: head, tile.axis: position, 4: feature}
-            strides = [s if a in places else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-            index = index_text(strides, factor.offset, dtype.itemsize, places, t.index_type(tile.number))
+            index = factor.index(places, dtype.itemsize, t.index_type(tile.number))
             to = f"{tile.name}[{row} * {tile.step}u + {feature}]"
             if width == 1:
                 t.b.line(f"{to} = {e}_is ? {name}[{index}] : ({self.type})0;")

@@ -18,7 +18,6 @@ from rlx_core.ir.dtypes import DType, f32
 from rlx_core.system.records import define, frozen
 from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.languages import Language
-from rlx_gpu.codegen.memory import index_text
 from rlx_gpu.codegen.registers import spelled, stored_dtype
 from rlx_gpu.codegen.tiles import Factor, ProductPrinting, TiledProduct, values_of
 from rlx_gpu.codegen.units.tiles import COPIED
@@ -131,9 +130,7 @@ class TilePrinting(ProductPrinting, Generic[S]):
             extent = kernel.extents[side.axis]
             b.line(f"const bool {flat}_is = {along}_at < {extent}u && {inner_k}_at < {problem.depth}u;")
             moving = {**grid, side.axis: f"{along}_at", len(kernel.extents): f"{inner_k}_at"}
-            strides = [s if a in moving else 0 for a, s in enumerate((*side.factor.strides, side.factor.depth))]
-            kind = problem.index_type(side.factor)
-            index = index_text(strides, side.factor.offset, buffer.dtype.itemsize, moving, kind)
+            index = side.factor.index(moving, buffer.dtype.itemsize, problem.index_type(side.factor))
             to = f"{side.name}[{stage} * {side.elements}u + {side.place(along, inner_k)}]"
             if width == 1:
                 b.line(f"{to} = {flat}_is ? {buffer.name}[{index}] : ({side.type})0;")
