@@ -68,7 +68,7 @@ class CupyDriver(Driver):
     kinds: ClassVar[tuple[int, ...]]
 
     def __init__(self, cupy: Any, facts: DeviceFacts, place: str, number: int) -> None:
-        self._cupy, self._facts, self._number = cupy, facts, number
+        self._cupy, self.facts, self._number = cupy, facts, number
         self._runtime = cupy.cuda.runtime
         self.place = place
         self._queue = Queue(cupy, place, number)
@@ -76,10 +76,6 @@ class CupyDriver(Driver):
         self._held: deque[tuple[Any, Any]] = deque()  # events, and the host's memory that is read until then
         with self._queue:
             pass  # raises here if the device does not respond
-
-    @property
-    def facts(self) -> DeviceFacts:
-        return self._facts
 
     @abstractmethod
     def compiled(self, source: str) -> bytes:
@@ -156,7 +152,7 @@ class CupyDriver(Driver):
                     hint=f"copy it: with cupy.cuda.Device({self._number}): cupy.asarray(x)",
                 )
         address = adopted.data.ptr
-        start = address - address % self._facts.alignment  # aligned, so that other libraries can derive the offset
+        start = address - address % self.facts.alignment  # aligned, so that other libraries can derive the offset
         return Adopted(Buffer(start, adopted), address - start, adopted.strides)
 
     def export(self, view: View, options: Mapping[str, Any]) -> Any:

@@ -59,7 +59,7 @@ class OpenClDriver(Driver):
     """
 
     def __init__(self, device: cl.Device, facts: DeviceFacts, number: int) -> None:
-        self._facts, self._number = facts, number
+        self.facts, self._number = facts, number
         self.place = f"rocm:{number}"
         with self._translated():
             self.context = cl.Context([device])
@@ -70,10 +70,6 @@ class OpenClDriver(Driver):
         self._options = [each for each in OPENCL.options if each != _ROUNDED or is_rounded]
         self._clock: cl.CommandQueue | None = None
         self._held: list[Any] = []  # events that keep the source arrays of pending copies alive
-
-    @property
-    def facts(self) -> DeviceFacts:
-        return self._facts
 
     # ---------------------------------------------------------------------------------------- memory
 
