@@ -8,6 +8,8 @@ over the result's axes in which one value represents the sum.
 
 from __future__ import annotations
 
+from math import prod
+
 from attrs import evolve, field
 
 from rlx_core.codegen.scalars.table import ScalarTable
@@ -61,15 +63,10 @@ def tiles_of(problem: TiledProduct, machine: Machine) -> Tiles:
         tiles = evolve(tiles, rows=tiles.rows // 2, thread_rows=max(tiles.thread_rows // 2, 1))
     while tiles.columns > 8 and tiles.columns // 2 >= n:
         tiles = evolve(tiles, columns=tiles.columns // 2, thread_columns=max(tiles.thread_columns // 2, 1))
-    while _threads(tiles) > machine.group:
+    while prod(tiles.threads) > machine.group:
         is_tall = tiles.threads[0] >= tiles.threads[1]
         tiles = evolve(tiles, rows=tiles.rows // 2) if is_tall else evolve(tiles, columns=tiles.columns // 2)
     return tiles
-
-
-def _threads(tiles: Tiles) -> int:
-    down, across = tiles.threads
-    return down * across
 
 
 def print_product(problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
@@ -81,7 +78,7 @@ def print_product(problem: TiledProduct, language: Language, machine: Machine, s
         if (unit := unit_for(problem, language, machine)) is not None:
             return print_unit_product(problem, unit, language, machine, scalars)
     tiles = tiles_of(problem, machine)
-    printing = _Printing(problem, values_of(problem, problem.kernel, language, scalars, _threads(tiles)), tiles)
+    printing = _Printing(problem, values_of(problem, problem.kernel, language, scalars, prod(tiles.threads)), tiles)
     return printing.done(machine, tiles.rows, tiles.columns, printing.shared)
 
 
@@ -126,14 +123,14 @@ class _Printing(ProductPrinting):
         kinds = self.problem.positions, self.problem.index_type(factor)
         load = None if factor is self.problem.lhs or self.problem.load is None else self._loaded
         buffer = kernel.buffers[factor.buffer]
-        bring(self.b, factor, buffer, tile, span, depth, grid, self.dtype, _threads(t), kinds, load)
+        bring(self.b, factor, buffer, tile, span, depth, grid, self.dtype, self.threads, kinds, load)
 
     def _loaded(self, row: str, column: str) -> Register:
         """An element of the loaded operand at a position along the depth and a column, in the dtype of the sums."""
         load = self.problem.load
         assert load is not None, "the operand is a load"
         names = {i: buffer.name for i, buffer in enumerate(self.values.kernel.buffers)}
-        schedule = Schedule("point", 1, _threads(self.tiles), 1, 1, kind=self.problem.index_type(self.problem.rhs))
+        schedule = Schedule("point", 1, self.threads, 1, 1, kind=self.problem.index_type(self.problem.rhs))
         values = Values(self.b, renamed(load, names), schedule, self.values.scalars)
         *depth, columns = range(len(load.extents))
         axes, inner = {columns: as_index(column, schedule.kind)}, 1

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from attrs import field
 
-from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Scalar, Store, operands_of
+from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Store, operands_of
 from rlx_core.codegen.scalars.table import ScalarTable
-from rlx_core.ir.dtypes import DType, f32, i32, i64
+from rlx_core.ir.dtypes import f32, i32, i64
 from rlx_core.ops.conversion import Cast
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register, TextAssembler
@@ -117,9 +117,9 @@ class Values:
         b, term = self.b, self.kernel.values[number]
         if number in self.kept_arrays:
             arrays = self.kept_arrays[number]
-            return b.named(f"{arrays[lane if len(arrays) > 1 else 0]}[{point.slot}]", register_of(term))
+            return b.named(f"{arrays[lane if len(arrays) > 1 else 0]}[{point.slot}]", register_dtype(term.dtype))
         if isinstance(term, Const):
-            return b.literal(register_of(term), term.number)
+            return b.literal(register_dtype(term.dtype), term.number)
         if isinstance(term, Index):
             return self._index(term, lane, point)
         if isinstance(term, Load):
@@ -203,8 +203,3 @@ class Values:
         """The neighbours of a run that a store has places for."""
         is_one = bool(store.strides) and not store.strides[self.lane_axis]
         return range(1 if is_one else self.schedule.lanes)
-
-
-def register_of(term: Scalar) -> DType:
-    """The register that holds a value of the loop language."""
-    return register_dtype(term.dtype)

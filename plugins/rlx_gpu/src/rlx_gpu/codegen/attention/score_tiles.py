@@ -7,7 +7,7 @@ thread's row and column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import inf, prod
 
@@ -27,7 +27,6 @@ from rlx_gpu.codegen.kernels import values_refusal
 from rlx_gpu.codegen.languages import Argument, Language
 from rlx_gpu.codegen.memory import Memory
 from rlx_gpu.codegen.reductions import Reductions
-from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.tiles import Factor, Span, bring, multiplied
 from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule, kernel_reach
@@ -111,12 +110,8 @@ class ScoreTiles:
 
     @property
     def dtype(self) -> DType:
-        """Dtype of scores and sums."""
+        """Dtype of scores and sums, which is that of a register."""
         return self.problem.dtype
-
-    @property
-    def held(self) -> DType:
-        return register_dtype(self.dtype)
 
     @property
     def group(self) -> int:
@@ -129,22 +124,19 @@ class ScoreTiles:
 
     # ------------------------------------------------------------------------------------------ text
 
-    def done(self, stem: str) -> Function:
-        """The function that was written."""
-        type = self.language.type(self.held)
-        tile, pitch = self.size * (self.size + 1), DEPTH * (self.size + 1)
-        shared = [self.language.shared(type, name, pitch) for name in ("left", "right")]
-        shared += [self.language.shared(type, n, self.size if n in _ARRAYS else tile) for n in self.arrays]
-        return assembled(stem, self.b, self.arguments(), shared, self.group, self.groups)
-
-    def arguments(self) -> dict[int, Argument]:
-        """Return the buffers that are passed, by number."""
-        return {
-            i: Argument(f"m{i}", self.buffers[i].dtype, is_written) for i, is_written in sorted(self._written.items())
-        }
+    def done(self, stem: str, shared: Sequence[str] | None = None) -> Function:
+        """The function that was written, whose shared arrays are by default those of its products by threads."""
+        if shared is None:
+            type = self.language.type(self.dtype)
+            tile, pitch = self.size * (self.size + 1), DEPTH * (self.size + 1)
+            sizes = {"left": pitch, "right": pitch, **{n: self.size if n in _ARRAYS else tile for n in self.arrays}}
+            shared = [self.language.shared(type, name, size) for name, size in sizes.items()]
+        written = sorted(self._written.items())
+        arguments = {i: Argument(f"m{i}", self.buffers[i].dtype, is_written) for i, is_written in written}
+        return assembled(stem, self.b, arguments, shared, self.group, self.groups)
 
     def zero(self) -> Register:
-        return self.b.literal(self.held, 0)
+        return self.b.literal(self.dtype, 0)
 
     @contextmanager
     def each_tile(self, axis: int) -> Iterator[None]:
@@ -197,7 +189,7 @@ class ScoreTiles:
         return f"{row} * {self.size + 1}u + {column}"
 
     def read(self, array: str, index: str) -> Register:
-        return self.b.named(f"{array}[{index}]", self.held)
+        return self.b.named(f"{array}[{index}]", self.dtype)
 
     def held_inside(self, base: str, shift: int, limit: int) -> str:
         """`base + shift`, at least 0 and at most `limit`."""
@@ -320,7 +312,7 @@ class ScoreTiles:
     def score(self, dot: Register, query: str, key: str) -> tuple[Register, Register | None]:
         """Return the score of a product: -inf without such a query or key; and for cotangents the derivative of the cap."""
         b, scores = self.b, self.problem.scores
-        score = b.variable(b.literal(self.held, -inf), "score")
+        score = b.variable(b.literal(self.dtype, -inf), "score")
         needs_slope = self.problem.is_backward and scores.slope is not None
         slope = b.variable(self.zero(), "slope") if needs_slope else None
         with self.is_there(query, key):
@@ -348,7 +340,7 @@ class ScoreTiles:
     def begin_weights(self) -> None:
         """No key is seen yet, by `largest` and `totals`."""
         with self.each_query():
-            self.b.line(f"largest[t] = {self.b.literal(self.held, -inf).text};")
+            self.b.line(f"largest[t] = {self.b.literal(self.dtype, -inf).text};")
             for name in [a for a in self.arrays if a in ("totals", "weighted")]:
                 self.b.line(f"{name}[t] = {self.zero().text};")
         self.b.barrier()
@@ -366,7 +358,7 @@ class ScoreTiles:
         self.b.barrier()
         reductions = Reductions(b, self.scalars, self.group, None)
         with self.each_query():
-            before = b.named("largest[t]", self.held)
+            before = b.named("largest[t]", self.dtype)
             maximum = b.variable(before)
             with self.b.loop("k", "0u", f"{self.size}u"):
                 b.assign(

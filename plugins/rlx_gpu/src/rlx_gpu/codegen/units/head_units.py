@@ -13,9 +13,9 @@ from rlx_core.ir.dtypes import f32
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.score_tiles import NAMES, ScoreTiles
-from rlx_gpu.codegen.functions import Function, assembled
+from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.registers import spelled, stored_dtype
-from rlx_gpu.codegen.units.head_tiles import SUBGROUPS, HeadTile
+from rlx_gpu.codegen.units.head_tiles import HeadTile
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.tiles import COPIED
 
@@ -30,10 +30,6 @@ class HeadUnits:
     unit: MatrixUnit
 
     @property
-    def group(self) -> int:
-        return SUBGROUPS * self.unit.threads
-
-    @property
     def type(self) -> str:
         """Type of an element in shared memory."""
         return spelled(stored_dtype(self.t.problem.problem.stored))
@@ -46,7 +42,7 @@ class HeadUnits:
         aligned = f"__attribute__((aligned({COPIED}))) {self.type}"
         shared = [language.shared(aligned, name, elements) for name, elements in sizes.items()]
         shared += [language.shared(language.type(f32), name, self.t.size) for name in arrays]
-        return assembled(stem, self.t.b, self.t.arguments(), shared, self.group, self.t.groups)
+        return self.t.done(stem, shared)
 
     # ----------------------------------------------------------------------------------------- tiles
 
@@ -70,7 +66,7 @@ class HeadUnits:
         runs = tile.depth // width
         # Copies of elements are too many to be all on their way in registers.
         is_unrolled = width > 1
-        stop, step = f"{tile.positions * runs}u", f"{self.group}u"
+        stop, step = f"{tile.positions * runs}u", f"{t.group}u"
         with t.b.loop(e, t.language.thread, stop, step, is_unrolled=is_unrolled):
             t.b.let(row, f"{e} / {runs}u")
             t.b.let(feature, f"{e} % {runs}u * {width}u")

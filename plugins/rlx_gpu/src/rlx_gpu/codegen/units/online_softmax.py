@@ -28,7 +28,7 @@ class OnlineSoftmax:
     reductions: Reductions = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.reductions = Reductions(self.h.t.b, self.h.t.scalars, self.h.group, None)
+        self.reductions = Reductions(self.h.t.b, self.h.t.scalars, self.h.t.group, None)
 
     @property
     def parts(self) -> int:
