@@ -145,7 +145,8 @@ class _Owners:
         with t.each_thread(p.points) as i:
             places = self._places(t, i, range(len(p.extents)))
             total = self._begun(t, places)
-            owned = self._wide(t, places[p.axis])
+            position = Register(f"({places[p.axis]})", i32 if t.kind == "u32" else i64)
+            owned = b.resized(position, i64, is_signed=False)
             with t.loop("0u", f"{p.count}u", stem="u", kind=t.kind) as u:
                 index = self._index(t, places, u)
                 if p.outside == "clip":
@@ -153,7 +154,7 @@ class _Owners:
                 elif p.outside == "report":
                     # The owners of the axis's first element report.
                     with t.b.when(f"{places[p.axis]} == 0u && !{_is_inside(b, index, p.size).text}"):
-                        self._report(t, self._number(places, u), index)
+                        self._report(t, f"({self._line(places)}) * {p.count}u + {u}", index)
                 with t.b.when(b.icmp_unsigned("==", index, owned).text):
                     self._combine(t, total, places, u)
             self._store(t, places, total)
@@ -253,10 +254,6 @@ class _Owners:
             step *= self.problem.extents[axis]
         return " + ".join(terms)
 
-    def _number(self, places: dict[int, str], u: str) -> str:
-        """The number of an update among those of all batches."""
-        return f"({self._line(places)}) * {self.problem.count}u + {u}"
-
     def _at(self, t: Template, factor: Factor, places: dict[int, str], depth: str) -> str:
         itemsize = self.problem.buffers[factor.buffer].dtype.itemsize
         return factor.index({**places, len(self.problem.extents): depth}, itemsize, t.kind)
@@ -289,9 +286,6 @@ class _Owners:
         if p.mode != "set":
             update = Reductions(t.b, self.scalars, 1, None).combined(_COMBINE[p.mode], dtype, total, update)
         t.b.assign(total, update)
-
-    def _wide(self, t: Template, text: str) -> Register:
-        return t.b.resized(Register(f"({text})", i32 if t.kind == "u32" else i64), i64, is_signed=False)
 
     def _report(self, t: Template, number: str, index: Register) -> None:
         """An index outside is a fault at the number of its update among those of all batches."""

@@ -7,7 +7,7 @@ and then the parts as if they were lines. Tiles and parts follow from shapes alo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from rlx_core.codegen.scalars.table import ScalarTable
@@ -49,9 +49,10 @@ def print_scan(problem: ScanProblem, language: Language, machine: Machine, scala
     parts, size = _parts(problem, machine, is_group)
     stages = _Stages(problem, language, machine, scalars, is_group, parts, size)
     if parts == 1:
-        return Printed((stages.scan(is_carried=False),))
+        return Printed((stages.over_parts("scan", is_carried=False),))
+    functions = stages.over_parts("scan_totals"), stages.carries(), stages.over_parts("scan", is_carried=True)
     nbytes = problem.lines * parts * stages.itemsize
-    return Printed((stages.totals(), stages.carries(), stages.scan(is_carried=True)), (nbytes,) * registers_of(problem))
+    return Printed(functions, (nbytes,) * registers_of(problem))
 
 
 def _parts(problem: ScanProblem, machine: Machine, is_group: bool) -> tuple[int, int]:
@@ -111,19 +112,6 @@ class _Stages:
 
     # ---------------------------------------------------------------------------------------- stages
 
-    def totals(self) -> Function:
-        """Return the function that computes the total of every part."""
-
-        def write(t: Template, rule: Rule, share: str, line: _Line) -> None:
-            for number, register in zip(self.workspaces, line.carried, strict=True):
-                t.memory.store(t.buffer(number, rule.dtype, is_written=True), rule.dtype, share, register)
-
-        return self._over_parts("scan_totals", False, write, is_shown=False)
-
-    def scan(self, *, is_carried: bool) -> Function:
-        """Return the function that computes the results of every part; the workspaces contain the state carried into it."""
-        return self._over_parts("scan", is_carried, None, is_shown=True)
-
     def carries(self) -> Function:
         """Return the function that computes the state carried into each part from the totals before it; one thread per line."""
         t = self._template(self.machine.group)
@@ -139,14 +127,14 @@ class _Stages:
                 self._carry(t, rule, state, done, f"{part} > 0u")
         return t.done("scan_carries")
 
-    def _over_parts(
-        self,
-        stem: str,
-        is_carried: bool,
-        write: Callable[[Template, Rule, str, _Line], None] | None,
-        *,
-        is_shown: bool,
-    ) -> Function:
+    def over_parts(self, stem: str, *, is_carried: bool | None = None) -> Function:
+        """Return the function that computes the results of every part.
+
+        Args:
+            is_carried: Whether the workspaces contain the state carried into a part; if `None`, the total of every part is
+                computed, and written to them.
+        """
+        is_shown = is_carried is not None
         p, shares = self.problem, self.problem.lines * self.parts
         items = min(ITEMS, max(-(-self.size // 32), 1))
         group = self.machine.group
@@ -176,9 +164,10 @@ class _Stages:
                 self._by_group(t, rule, line, arrays, items, is_shown)
             else:
                 self._by_thread(t, rule, line, is_shown)
-            if write is not None:
+            if not is_shown:
                 with t.b.when(f"{t.thread} == 0u") if self.is_group else nullcontext():
-                    write(t, rule, share, line)
+                    for number, register in zip(self.workspaces, line.carried, strict=True):
+                        t.memory.store(t.buffer(number, rule.dtype, is_written=True), rule.dtype, share, register)
         return t.done(stem)
 
     def _template(self, group: int) -> Template:

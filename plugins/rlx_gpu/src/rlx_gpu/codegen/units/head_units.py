@@ -17,7 +17,7 @@ from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.registers import spelled, stored_dtype
 from rlx_gpu.codegen.units.head_tiles import HeadTile
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
-from rlx_gpu.codegen.units.tiles import COPIED
+from rlx_gpu.codegen.units.tiles import COPIED, copied_at_once
 
 __all__ = ["HeadUnits"]
 
@@ -61,12 +61,11 @@ class HeadUnits:
         name, dtype = t.buffer(tile.number)
         factor = t.factor(tile.number, tile.axis)
         (start, head), extent = NAMES[tile.axis], problem.sizes[tile.axis]
-        width = self._copied_at_once(tile)
+        width = copied_at_once(factor, len(factor.strides), tile.features, t.buffers[tile.number])
         e, row, feature, position = (t.b.fresh(stem) for stem in ("e", "row", "f", "at"))
         runs = tile.depth // width
         # Copies of elements are too many to be all on their way in registers.
-        is_unrolled = width > 1
-        stop, step = f"{tile.positions * runs}u", f"{t.group}u"
+        stop, step, is_unrolled = f"{tile.positions * runs}u", f"{t.group}u", width > 1
         with t.b.loop(e, t.language.thread, stop, step, is_unrolled=is_unrolled):
             t.b.let(row, f"{e} / {runs}u")
             t.b.let(feature, f"{e} % {runs}u * {width}u")
@@ -80,14 +79,6 @@ class HeadUnits:
             else:
                 t.b.line(f"rlx_copy_ahead(&{to}, &{name}[{e}_is ? {index} : 0u], {e}_is);")
         t.b.line("rlx_copies_end();")
-
-    def _copied_at_once(self, tile: HeadTile) -> int:
-        """Elements of 16 bytes where every row begins at a multiple of them, else one."""
-        factor, buffer = self.t.factor(tile.number, tile.axis), self.t.buffers[tile.number]
-        width = COPIED // buffer.dtype.itemsize
-        is_whole = factor.depth == buffer.dtype.itemsize and tile.features % width == 0
-        is_whole = is_whole and all(s % COPIED == 0 for s in (*factor.strides, factor.offset, buffer.alignment))
-        return width if is_whole else 1
 
     def await_copies(self, but: int) -> None:
         """Wait for all copies except the last `but` ones, and then for all threads."""

@@ -20,7 +20,7 @@ from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.registers import spelled, stored_dtype
 from rlx_gpu.codegen.tiles import Factor, ProductPrinting, TiledProduct, values_of
-from rlx_gpu.codegen.units.tiles import COPIED
+from rlx_gpu.codegen.units.tiles import copied_at_once
 from rlx_gpu.codegen.values import Values
 from rlx_gpu.codegen.walks import has_pairs
 
@@ -69,16 +69,10 @@ class Side:
         """An operand's, as it lies in memory."""
         kernel = problem.kernel
         is_deep = abs(factor.depth) <= abs(factor.strides[axis])
-        inner, extent = (factor.depth, problem.depth) if is_deep else (factor.strides[axis], kernel.extents[axis])
+        inner, extent = (len(factor.strides), problem.depth) if is_deep else (axis, kernel.extents[axis])
         buffer = kernel.buffers[factor.buffer]
-        outer = (
-            *(s for a, s in enumerate(factor.strides) if a != axis),
-            factor.strides[axis] if is_deep else factor.depth,
-        )
-        width = COPIED // buffer.dtype.itemsize
-        is_whole = inner == buffer.dtype.itemsize and extent % width == 0
-        is_whole = is_whole and all(s % COPIED == 0 for s in (*outer, factor.offset, buffer.alignment))
-        return cls(name, factor, axis, start, size, depth, is_deep, width if is_whole else 1, buffer.dtype)
+        width = copied_at_once(factor, inner, extent, buffer)
+        return cls(name, factor, axis, start, size, depth, is_deep, width, buffer.dtype)
 
     @property
     def type(self) -> str:
