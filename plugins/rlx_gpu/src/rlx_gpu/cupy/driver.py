@@ -9,18 +9,24 @@ import ctypes
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, View
 from rlx_core.errors import Fact, KernelBuildError, PlaceError
 from rlx_core.system.records import define
-from rlx_gpu.cupy.launches import MIN_LAUNCHES, Call, Launch, Recording, Submitted
+from rlx_gpu.cupy.launches import MIN_LAUNCHES, Launch, Recording
 from rlx_gpu.cupy.queue import Queue
 from rlx_gpu.cupy.routines import Routine
 
 __all__ = ["INTERFACE", "Buffer", "CupyDriver"]
+
+Call: TypeAlias = Launch | Routine
+"""A kernel or a function of a library, with arguments."""
+
+Submitted: TypeAlias = Call | Recording
+"""Work that can be submitted to a stream."""
 
 STAGED: Final = 4 << 20
 """Maximum bytes of a mutable array that is copied to page-locked memory instead of waiting for the transfer."""

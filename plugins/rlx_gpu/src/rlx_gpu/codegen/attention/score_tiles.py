@@ -28,6 +28,8 @@ from rlx_gpu.codegen.languages import Argument, Language
 from rlx_gpu.codegen.memory import Memory
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.tiles import Factor, Span, bring, multiplied
+from rlx_gpu.codegen.units.head_tiles import SUBGROUPS
+from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule, kernel_reach
 
@@ -70,8 +72,7 @@ class ScoreTiles:
     Attributes:
         buffers: Buffers of the problem, then workspaces.
         arrays: The function's shared arrays in addition to the tiles of operands.
-        rows: Queries of a tile, if the capacity does not determine them.
-        threads: Threads of a group, if it is not square.
+        unit: The unit that multiplies; its subgroups own a few rows of a tile each.
         groups: Groups of the launch, set by `each_tile`.
     """
 
@@ -81,8 +82,7 @@ class ScoreTiles:
     scalars: ScalarTable
     buffers: tuple[Buffer, ...]
     arrays: tuple[str, ...]
-    rows: int | None = None
-    threads: int | None = None
+    unit: MatrixUnit | None = None
     b: TextAssembler = field(init=False)
     values: Values = field(init=False)
     size: int = field(init=False)
@@ -92,7 +92,9 @@ class ScoreTiles:
 
     def __attrs_post_init__(self) -> None:
         self.b = TextAssembler(self.language)
-        self.size = self.rows or (32 if self._nbytes(32) <= self.machine.shared_nbytes else 16)
+        self.size = 32 if self._nbytes(32) <= self.machine.shared_nbytes else 16
+        if self.unit is not None:
+            self.size = SUBGROUPS * self.unit.size
         self.across = 16
         while self.across**2 > self.machine.group:
             self.across //= 2
@@ -115,7 +117,7 @@ class ScoreTiles:
 
     @property
     def group(self) -> int:
-        return self.threads or self.across * self.across
+        return self.across * self.across if self.unit is None else SUBGROUPS * self.unit.threads
 
     @property
     def each(self) -> int:

@@ -18,7 +18,7 @@ from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.score_tiles import ScoreTiles
 from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.languages import Language
-from rlx_gpu.codegen.units.head_tiles import SUBGROUPS, HeadTile, keys_at_once
+from rlx_gpu.codegen.units.head_tiles import HeadTile, keys_at_once
 from rlx_gpu.codegen.units.head_units import HeadUnits
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.online_softmax import OnlineSoftmax
@@ -31,9 +31,7 @@ def print_unit_attention(
     problem: PlacedAttention, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
 ) -> Function:
     """Return the function that computes attention on the unit that `unit_for_attention` selected."""
-    t = ScoreTiles(
-        problem, language, machine, scalars, problem.buffers, (), SUBGROUPS * unit.size, SUBGROUPS * unit.threads
-    )
+    t = ScoreTiles(problem, language, machine, scalars, problem.buffers, (), unit)
     count = keys_at_once(problem, unit, machine)
     assert count is not None, "there is room for its tiles"
     printing = _Printing(HeadUnits(t, unit), count)

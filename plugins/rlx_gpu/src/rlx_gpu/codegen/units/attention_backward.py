@@ -24,7 +24,7 @@ from rlx_gpu.codegen.attention.cotangents import STATISTICS, Cotangents
 from rlx_gpu.codegen.attention.score_tiles import ScoreTiles
 from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.languages import Language
-from rlx_gpu.codegen.units.head_tiles import SUBGROUPS, HeadTile
+from rlx_gpu.codegen.units.head_tiles import HeadTile
 from rlx_gpu.codegen.units.head_units import HeadUnits
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.online_softmax import OnlineSoftmax
@@ -48,8 +48,7 @@ def print_unit_cotangents(
     language = evolve(language, head=unit.roomy_head or language.head)
 
     def begun(axis: int, *outputs: int) -> _Printing:
-        rows, threads = SUBGROUPS * unit.size, SUBGROUPS * unit.threads
-        t = ScoreTiles(cotangents.problem, language, machine, scalars, cotangents.buffers, (), rows, threads)
+        t = ScoreTiles(cotangents.problem, language, machine, scalars, cotangents.buffers, (), unit)
         return _Printing(HeadUnits(t, unit), cotangents, axis, outputs)
 
     of_queries = begun(QUERY, _Q).statistics(), begun(QUERY, _Q).queries()

@@ -71,10 +71,12 @@ class UnitTiles:
 
     @property
     def across(self) -> int:
+        """Subgroups across the tile: 32 columns each, so that a loaded factor is multiplied several times."""
         return max(self.columns // 32, 1)
 
     @property
     def down(self) -> int:
+        """Subgroups down the tile: 32 rows each, or more if a group would have more than eight subgroups."""
         return max(min(self.rows // 32, 8 // self.across), 1)
 
     @property
