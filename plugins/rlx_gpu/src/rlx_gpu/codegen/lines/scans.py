@@ -166,8 +166,9 @@ class _Stages:
                 self._by_thread(t, rule, line, is_shown)
             if not is_shown:
                 with t.b.when(f"{t.thread} == 0u") if self.is_group else nullcontext():
-                    for number, register in zip(self.workspaces, line.carried, strict=True):
-                        t.memory.store(t.buffer(number, rule.dtype, is_written=True), rule.dtype, share, register)
+                    for workspace, register in zip(self.workspaces, line.carried, strict=True):
+                        name = t.buffer(workspace, rule.dtype, is_written=True)
+                        t.memory.store(name, rule.dtype, share, register)
         return t.done(stem)
 
     def _template(self, group: int) -> Template:
