@@ -89,7 +89,7 @@ def measured(runs: Mapping[Candidate, Run], clock: Clock | None = None) -> dict[
 
     Args:
         runs: A run of each candidate, the default first.
-        clock: The clock; by default that of the host.
+        clock: The clock; by default the host's.
     """
     clock = clock or HostClock()
     default = next(iter(runs))

@@ -161,7 +161,7 @@ class _Stager:
         """Return the computation of `stores`, in other axes; `known` values are loaded, and the `reduced` ones reduced.
 
         Args:
-            axes: For each axis, the axis of the complete kernel that it is; `None` for that of the parts.
+            axes: For each axis, the axis of the complete kernel that it is; `None` for the axis of the parts.
         """
         kernel = self.kernel
         extents = tuple(self.parts if a is None else kernel.extents[a] for a in axes)
