@@ -6,7 +6,7 @@ equal memory means equal kernels: a dense `[8, 128, 384]` is one axis of 393216.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from rlx_core.codegen.formula import Affine, Formula, Read
@@ -24,6 +24,7 @@ __all__ = [
     "extents_of",
     "kernel_of",
     "merged",
+    "renumbered",
     "simplified",
     "whole_kernel",
     "with_axes_ordered",
@@ -275,7 +276,7 @@ def with_axes_ordered(kernel: Kernel, order: Sequence[int]) -> Kernel:
     return evolve(kernel, extents=strides(kernel.extents), values=values, stores=stores)
 
 
-def renumbered(value: Scalar, numbers: Sequence[int]) -> Scalar:
+def renumbered(value: Scalar, numbers: Sequence[int] | Mapping[int, int]) -> Scalar:
     """Return a value that reads the values `numbers[i]` where it read `i`."""
     if isinstance(value, Load):
         return evolve(value, dynamic=tuple((numbers[v], stride) for v, stride in value.dynamic))

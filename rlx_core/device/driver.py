@@ -93,12 +93,13 @@ class DeviceFacts:
 
 
 class Driver(ABC):
-    """One device. Calls may come from several threads at once, but never two at once about the same launch."""
+    """One device. Calls may come from several threads at once, but never two at once about the same launch.
 
-    @property
-    @abstractmethod
-    def facts(self) -> DeviceFacts:
-        """Return the properties of the device."""
+    Attributes:
+        facts: The properties of the device.
+    """
+
+    facts: DeviceFacts
 
     # ------------------------------------------------------------------------------------ memory
 

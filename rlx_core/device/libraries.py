@@ -13,7 +13,7 @@ from typing import Any, Final
 from rlx_core.errors import DeviceUnavailableError, Fact
 from rlx_core.errors.lacks import is_lack
 
-__all__ = ["first_that_loads", "imported"]
+__all__ = ["first_that_loads", "imported", "installed_version"]
 
 FEW: Final = 3
 """Number of failed paths of a library that an error lists."""
@@ -57,7 +57,7 @@ def imported(name: str, target: str, *, install: str, needs: Iterable[str], olde
     Raises:
         DeviceUnavailableError: It is not there, raises whatever it does when it is imported, is too old, or is not whole.
     """
-    has = _version(name) if oldest else ""
+    has = installed_version(name) if oldest else ""
     if has and _numbers(has) < _numbers(oldest):
         raise DeviceUnavailableError(
             f"{target}: {name} {has} is too old; it takes {oldest} or newer", hint=f"{install} --upgrade"
@@ -74,7 +74,7 @@ def imported(name: str, target: str, *, install: str, needs: Iterable[str], olde
     return module
 
 
-def _version(name: str) -> str:
+def installed_version(name: str) -> str:
     """Return the version of a distribution; empty if it was not installed as one."""
     try:
         return importlib.metadata.version(name)

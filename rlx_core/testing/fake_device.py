@@ -111,7 +111,7 @@ class FakeDriver(Driver):
     """
 
     place: str = "fake:0"
-    limits: DeviceFacts = FACTS
+    facts: DeviceFacts = FACTS
     records: list[tuple[str, Any]] = field(factory=list)
     is_lost: bool = False
     allocations: int = 0
@@ -121,17 +121,13 @@ class FakeDriver(Driver):
     _queue: list[Callable[[], None]] = field(factory=list)
     _lock: Lock = field(factory=lambda: Lock("the fake device's queue"))
 
-    @property
-    def facts(self) -> DeviceFacts:
-        return self.limits
-
     # ------------------------------------------------------------------------------------ memory
 
     def allocate(self, nbytes: int) -> FakeBuffer:
         self._expect_there()
-        assert 0 < nbytes <= self.limits.largest_buffer, f"{nbytes} bytes in a buffer"
+        assert 0 < nbytes <= self.facts.largest_buffer, f"{nbytes} bytes in a buffer"
         with self._lock:
-            if self.allocations + nbytes > self.limits.memory_nbytes:
+            if self.allocations + nbytes > self.facts.memory_nbytes:
                 raise OutOfMemoryError(f"{self.place}: {nbytes} bytes, {self.allocations} are in use")
             self.allocations += nbytes
         self.records.append(("allocate", nbytes))
@@ -216,7 +212,7 @@ class FakeDriver(Driver):
     def launch(
         self, module: FakeModule, name: str, groups: int, group_size: int, arguments: Sequence[Argument]
     ) -> FakeLaunch:
-        assert 0 < group_size <= self.limits.group_size, f"{group_size} threads in a group"
+        assert 0 < group_size <= self.facts.group_size, f"{group_size} threads in a group"
         assert groups > 0, "a launch of nothing"
         launch = FakeLaunch(module.kernels[name], name, list(arguments))
         for number, argument in enumerate(arguments):

@@ -8,8 +8,7 @@ candidates that were slower in every round than the best one in any are not time
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median, quantiles
 from typing import Final, Protocol
 
@@ -23,8 +22,6 @@ __all__ = [
     "HostClock",
     "Run",
     "Timing",
-    "assuming_clock",
-    "current_clock",
     "decided",
     "measured",
 ]
@@ -66,25 +63,6 @@ class HostClock:
         return time.perf_counter() - start
 
 
-_clocks: Final[list[Clock]] = [HostClock()]
-"""The last one is used."""
-
-
-def current_clock() -> Clock:
-    """Return the clock for measurements on the host."""
-    return _clocks[-1]
-
-
-@contextmanager
-def assuming_clock(clock: Clock) -> Iterator[None]:
-    """Use another clock inside: for tests, whose decisions must not depend on the machine."""
-    _clocks.append(clock)
-    try:
-        yield
-    finally:
-        _clocks.pop()
-
-
 @frozen
 class Timing:
     """Samples of one candidate, in seconds per run.
@@ -111,9 +89,9 @@ def measured(runs: Mapping[Candidate, Run], clock: Clock | None = None) -> dict[
 
     Args:
         runs: A run of each candidate, the default first.
-        clock: The clock; by default the current one.
+        clock: The clock; by default the host's.
     """
-    clock = clock or current_clock()
+    clock = clock or HostClock()
     default = next(iter(runs))
     for candidate, run in runs.items():  # pages, caches and threads are as in later runs
         clock.seconds(candidate, run, 1)

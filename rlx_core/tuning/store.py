@@ -65,12 +65,9 @@ class StoredChoice:
     @property
     def times(self) -> str:
         """The measured times as text."""
-        selected, default = (f"{t:.1f} ± {s:.1f} us" for t, s in self._pairs)
+        times = (self.median_us, self.spread_us), (self.default_us, self.default_spread_us)
+        selected, default = (f"{t:.1f} ± {s:.1f} us" for t, s in times)
         return selected if self.candidate == self.default else f"{selected}, default {default}"
-
-    @property
-    def _pairs(self) -> tuple[tuple[float, float], ...]:
-        return (self.median_us, self.spread_us), (self.default_us, self.default_spread_us)
 
 
 class ChoiceStore:

@@ -60,7 +60,7 @@ class Tuner:
         machine: The machine's printed one-line form.
         store: The store of choices.
         measures: Whether problems without a stored choice are measured.
-        clock: The clock for measurements; by default the current one of the host.
+        clock: The clock for measurements; by default the host's.
     """
 
     machine: str

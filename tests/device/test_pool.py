@@ -14,7 +14,7 @@ from rlx_core.testing.fake_device import FACTS, FakeDriver
 
 
 def pool(**limits: int) -> Pool:
-    return Pool("fake:0", FakeDriver(limits=evolve(FACTS, **limits)))
+    return Pool("fake:0", FakeDriver(facts=evolve(FACTS, **limits)))
 
 
 def test_a_block_that_nobody_has_is_given_out_again() -> None:
@@ -92,7 +92,7 @@ def test_a_block_that_goes_in_a_cycle_gives_back_a_buffer_that_lives() -> None:
         def allocate(self, nbytes: int) -> Buffer:
             return Buffer(nbytes)
 
-    mine = Pool("fake:0", Driver(limits=FACTS))
+    mine = Pool("fake:0", Driver(facts=FACTS))
     cycle: list[object] = [mine.block(1000, "x")]
     cycle.append(cycle)
     del cycle

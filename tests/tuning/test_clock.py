@@ -12,8 +12,6 @@ from rlx_core.tuning.clock import (
     ROUNDS,
     HostClock,
     Timing,
-    assuming_clock,
-    current_clock,
     decided,
     measured,
 )
@@ -101,12 +99,3 @@ def test_the_clock_of_the_host_runs_as_often_as_requested() -> None:
     calls: list[int] = []
     assert HostClock().seconds(DEFAULT, lambda: calls.append(1), 7) >= 0
     assert len(calls) == 7
-
-
-def test_another_clock_is_used_inside_its_context() -> None:
-    clock = FakeClock({})
-    with assuming_clock(clock):
-        assert current_clock() is clock
-        measured({DEFAULT: nothing})
-    assert isinstance(current_clock(), HostClock)
-    assert clock.order

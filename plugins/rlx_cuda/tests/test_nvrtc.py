@@ -104,7 +104,7 @@ def test_the_compiler_is_of_the_cuda_that_cupy_is_of(monkeypatch: pytest.MonkeyP
     asked: list[str] = []
     monkeypatch.setattr(libraries.importlib.metadata, "files", lambda package: asked.append(package))
     list(nvrtc.NVRTC.paths())
-    monkeypatch.setattr(libraries, "_is_installed", lambda package: package == "cupy-cuda12x")
+    monkeypatch.setattr(libraries, "installed_version", lambda package: "13.6" if package == "cupy-cuda12x" else "")
     list(nvrtc.NVRTC.paths())
     assert asked == ["nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_whole_numbers_of_64_bits(
         pytest.skip("this adapter has no shader-int64; lavapipe has: apt-get install mesa-vulkan-drivers")
     monkeypatch.setattr(discovery, "FEATURES", ("shader-int64",) if is_wide else ())
     monkeypatch.setattr(discovery, "found", discovery.found.__wrapped__)
-    monkeypatch.setattr(discovery, "_devices", {})
+    monkeypatch.setattr(discovery, "_device", cache(discovery._device.__wrapped__))
     x = np.array([-123456789012345, 2**62, -(2**63), 7, -7, 2**40 + 3], np.int64)
     y = np.array([98765, -3, 10, -2, 2, 2**33 - 1], np.int64)
 
@@ -134,7 +135,7 @@ def test_memory_beyond_what_a_binding_holds_is_refused_with_the_limit(driver: Wg
 def small(host: PluginHost, monkeypatch: pytest.MonkeyPatch) -> PluginHost:
     """A host whose device has bindings of a quarter of a MiB, so that arrays lie across several."""
     monkeypatch.setattr(driver_module, "limits_of", lambda adapter: evolve(limits_of(adapter), segment_nbytes=1 << 18))
-    monkeypatch.setattr(discovery, "_devices", {})
+    monkeypatch.setattr(discovery, "_device", cache(discovery._device.__wrapped__))
     return host
 
 

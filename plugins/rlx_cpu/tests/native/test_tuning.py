@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hosts import HOSTS, Row
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
 from rlx_core.testing.fake_clock import FakeClock
-from rlx_core.tuning.clock import Run, assuming_clock
+from rlx_core.tuning.clock import Clock, HostClock, Run
 from rlx_core.tuning.problem import Candidate
 from rlx_core.tuning.store import ChoiceStore, default_store
 from rlx_cpu import tier
@@ -37,6 +38,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store for this test alone, and no mode from outside."""
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("RLX_CPU_TUNE", raising=False)
+
+
+@contextmanager
+def assuming_clock(clock: Clock) -> Iterator[None]:
+    """Let another clock replace the host's inside, so that decisions do not depend on the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HostClock, "seconds", lambda _, *measured: clock.seconds(*measured))
+        yield
 
 
 @pytest.fixture

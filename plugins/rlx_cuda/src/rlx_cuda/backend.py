@@ -41,18 +41,6 @@ PRODUCTS: Final = ("generated", "library")
 """Values of the option `cuda.products`: which implementation multiplies matrices."""
 
 
-class CudaLanguage(GpuLanguage):
-    """CUDA C for a device.
-
-    Args:
-        has_library: Whether the device's driver calls CuPy's functions.
-    """
-
-    def __init__(self, *facts: Any, has_library: bool) -> None:
-        super().__init__(*facts)
-        self.has_library = has_library
-
-
 DIALECTS: Final = {"tf32": CUDA_TF32, "wgmma": CUDA_WGMMA}
 """The GPU dialect that each option selects, by the option's name."""
 
@@ -139,15 +127,9 @@ class CudaBackend(GpuBackend):
     def dialect_of(self, device: Device) -> GpuDialect:
         return CUDA if nvrtc.AMPERE in device.facts.features else CUDA_TURING
 
-    def language(self, device: Device) -> Language:
-        has_library = library.FEATURE in device.facts.features
-        return CudaLanguage(
-            self.dialect_of(device), self.machine(device), self.level, device.facts.lacks, has_library=has_library
-        )
-
     def rows(self, table: DeviceTable, language: Language) -> None:
-        assert isinstance(language, CudaLanguage), "it is what this backend made"
-        if language.has_library:
+        assert isinstance(language, GpuLanguage), "it is what this backend made"
+        if library.FEATURE in language.features:
             library.library_rows(table)
         super().rows(table, language)
 
@@ -182,8 +164,7 @@ class CudaBackend(GpuBackend):
     def _in(self, device: Device, name: str) -> GpuLanguage:
         """Return the language of a device for the option `name` of `DIALECTS`; one cached object for each pair."""
         if (device, name) not in self._languages:
-            facts = DIALECTS[name], self.machine(device), self.level, device.facts.lacks
-            self._languages[device, name] = GpuLanguage(*facts)
+            self._languages[device, name] = self.language_in(DIALECTS[name], device)
         return self._languages[device, name]
 
     def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts:

@@ -125,15 +125,10 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
     return Found(number, architecture, evolve(facts, features=facts.features | nvrtc.units_of(native_architecture)))
 
 
-_devices: dict[tuple[int, int], Device] = {}
-
-
+@cache
 def _device(number: int, each: Found) -> Device:
-    """Return the cached `Device` of a GPU under a device number."""
+    """Return the `Device` of a GPU under a device number."""
     from rlx_cuda.driver import CudaDriver
 
-    key = (number, each.number)
-    if key not in _devices:
-        place = f"cuda:{number}"
-        _devices[key] = Device(place, each.facts, lambda: CudaDriver(each.facts, place, each.number, each.architecture))
-    return _devices[key]
+    place = f"cuda:{number}"
+    return Device(place, each.facts, lambda: CudaDriver(each.facts, place, each.number, each.architecture))

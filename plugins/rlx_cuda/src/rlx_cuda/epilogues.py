@@ -124,7 +124,7 @@ def _chained(region: ElementwiseRegion, types: Sequence[TensorType | None]) -> E
             return f"steps that follow one another ({OFFERED})"
         if step.op in ACTIVATIONS and not activation:
             activation = ACTIVATIONS[step.op]
-        elif step.op == add.op() and not activation and len(others := _without(step.reads, value)) == 1:
+        elif step.op == add.op() and not activation and len(others := [r for r in step.reads if r != value]) == 1:
             extended = _with_addend(region, others[0], types, epilogue)
             if extended is None:
                 return OFFERED
@@ -139,10 +139,6 @@ def _chained(region: ElementwiseRegion, types: Sequence[TensorType | None]) -> E
     bias = cublaslt.EPILOGUE_BIAS if epilogue.bias is not None else 0
     auxiliary = cublaslt.EPILOGUE_AUX if keeps else 0
     return evolve(epilogue, number=bias | activation | auxiliary or cublaslt.EPILOGUE_DEFAULT)
-
-
-def _without(reads: Sequence[int], value: int) -> list[int]:
-    return [r for r in reads if r != value]
 
 
 def _with_addend(

@@ -34,9 +34,10 @@ def slope_of(node: Node, region: ElementwiseRegion) -> int | None:
     for place, (value, access) in enumerate(zip(node.operands[2:], region.access[1:], strict=True), 2):
         if value is None:
             return None
+        is_whole = value.shape == region.shape and reads_as(access, value.shape, region.shape)
         if (literal := _literal(value)) is not None:
             numbers.append(_number(table, literal))
-        elif argument is None and value.dtype is node.types[0].dtype and _is_whole(value.type, access, region.shape):
+        elif argument is None and value.dtype is node.types[0].dtype and is_whole:
             argument = place
             numbers.append(_number(table, "x"))
         else:
@@ -87,7 +88,3 @@ def _literal(value: Value) -> Hashable | None:
     """Return the value of a constant with one element, else `None`."""
     op = value.node.op
     return ("literal", op.value.array.item()) if isinstance(op, Constant) and value.type.size == 1 else None
-
-
-def _is_whole(type: TensorType, access: tuple[object, ...], shape: tuple[object, ...]) -> bool:
-    return type.shape == shape and reads_as(access, type.shape, shape)  # type: ignore[arg-type]

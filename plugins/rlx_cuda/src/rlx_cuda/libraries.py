@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from rlx_core.device.libraries import installed_version
+
 __all__ = ["paths_of"]
 
 
@@ -21,7 +23,7 @@ def paths_of(name: str, packages: tuple[str, str]) -> Iterator[str]:
     """
     # The wheel of CuPy's CUDA version comes first: a CUDA 12 driver does not load code of NVRTC 13, whose wheel stays installed
     # if the user replaces CuPy.
-    for package in packages[::-1] if _is_installed("cupy-cuda12x") else packages:
+    for package in packages[::-1] if installed_version("cupy-cuda12x") else packages:
         try:
             files = importlib.metadata.files(package) or ()
         except importlib.metadata.PackageNotFoundError:
@@ -31,11 +33,3 @@ def paths_of(name: str, packages: tuple[str, str]) -> Iterator[str]:
     yield from sorted(map(str, Path(toolkit).glob(f"lib64/lib{name}.so.1?")), reverse=True)
     if not sys.platform.startswith("win"):
         yield from (f"lib{name}.so.13", f"lib{name}.so.12")
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -97,16 +97,16 @@ def products_of(layout: Layout, epilogue: Epilogue, *, tf32: bool = False) -> Pr
             assert place is not None, "it was read"
             part = Part(role, number, place, is_written=number >= first_result)
             parts.append(part if part.is_taken else evolve(part, is_apart=True))
-    while True:
-        placed = _placed(parts, epilogue, tf32)
-        if isinstance(placed, Products):
-            return placed
-        assert not parts[placed].is_apart, "what is dense can be taken"
-        parts[placed] = evolve(parts[placed], is_apart=True)
+    return _placed(parts, epilogue, tf32)
 
 
-def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products | int:
-    """Return the products, or the index of a part that needs a dense copy."""
+def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products:
+    """Return the products, with dense copies of the parts whose layouts do not go together."""
+
+    def with_copy(copied: Part) -> Products:
+        assert not copied.is_apart, "what is dense can be taken"
+        return _placed([evolve(p, is_apart=True) if p is copied else p for p in parts], epilogue, tf32)
+
     by_role = {part.role: part for part in parts}
     x, d = by_role["b"].place.type, by_role["d"].place.type
     *leading, columns = d.static_shape
@@ -118,14 +118,14 @@ def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products |
     rows, steps = axes.pop() if axes and axes[-1][1][second] == 0 else (1, (0,) * len(matrices))
     batch, distances = axes.pop() if axes else (1, (0,) * len(matrices))
     if batch > 1 and epilogue.number == cublaslt.EPILOGUE_DGELU_BGRAD:  # the sums cover all rows in one call
-        return next(i for i, part in enumerate(parts) if not part.is_apart and part.role not in ("a", "bias"))
+        return with_copy(next(part for part in parts if not part.is_apart and part.role not in ("a", "bias")))
     described: dict[str, Matrix] = {}
     for part, step, distance in zip(matrices, steps, distances, strict=True):
         last, before = part.strides[-1], part.strides[-2]
         height, width = (depth, columns) if part.role == "a" else (rows, depth if part.role == "b" else columns)
         oriented = _oriented(height, width, before if part.role == "a" else step, last)
         if oriented is None or (oriented[1] and part.role not in ("a", "b")):
-            return parts.index(part)
+            return with_copy(part)
         ld, is_transposed = oriented
         size = (height, width) if is_transposed else (width, height)
         described[part.role] = Matrix(NUMBERS[part.place.type.dtype], *size, ld, is_transposed, batch, distance)

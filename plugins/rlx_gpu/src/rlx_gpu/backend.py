@@ -56,7 +56,12 @@ class GpuBackend(DeviceBackend):
         )
 
     def language(self, device: Device) -> Language:
-        return GpuLanguage(self.dialect_of(device), self.machine(device), self.level_of(device), device.facts.lacks)
+        return self.language_in(self.dialect_of(device), device)
+
+    def language_in(self, dialect: GpuDialect, device: Device) -> GpuLanguage:
+        """Return a dialect as the language of a device."""
+        facts = device.facts
+        return GpuLanguage(dialect, self.machine(device), self.level_of(device), facts.lacks, facts.features)
 
     def rows(self, table: DeviceTable, language: Language) -> None:
         assert isinstance(language, GpuLanguage), "it is what this backend made"

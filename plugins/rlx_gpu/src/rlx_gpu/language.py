@@ -40,10 +40,18 @@ class GpuLanguage(Language):
         machine: The device properties that schedules depend on.
         level: The name of the language for `emit`.
         lacks: Names of dtypes that the device does not support, although the language does.
+        features: The device's features.
     """
 
-    def __init__(self, dialect: GpuDialect, machine: Machine, level: Level, lacks: Collection[str] = ()) -> None:
-        self.dialect, self.machine, self._lacks = dialect, machine, frozenset(lacks)
+    def __init__(
+        self,
+        dialect: GpuDialect,
+        machine: Machine,
+        level: Level,
+        lacks: Collection[str] = (),
+        features: frozenset[str] = frozenset(),
+    ) -> None:
+        self.dialect, self.machine, self._lacks, self.features = dialect, machine, frozenset(lacks), features
         self.scalars = scalars_of(dialect)
         self.has_one_entry = dialect.one_entry
         self._level = level

@@ -12,7 +12,7 @@ import pytest
 from rlx_core.codegen.faults import NO_FAULT, SITE_WORDS, Report, report_of
 from rlx_gpu.codegen.functions import Printed
 from rlx_gpu.codegen.languages import Language
-from rlx_gpu.codegen.sources import modules
+from rlx_gpu.codegen.sources import source_of
 from rlx_gpu.codegen.wgsl import WGSL
 
 wgpu = pytest.importorskip("wgpu", reason="needs a WebGPU device: pip install wgpu")
@@ -37,12 +37,16 @@ class Programs:
         entries = [{"binding": i, "visibility": stage, "buffer": {"type": k}} for i, k in enumerate(kinds)]
         self.layout = device.create_bind_group_layout(entries=entries)
         layout = device.create_pipeline_layout(bind_group_layouts=[self.layout])
-        functions = [f for p in printed for f in p.functions]
+        functions = {f.launch.entry: f for p in printed for f in p.functions}
         self.pipelines = {
             entry: device.create_compute_pipeline(
-                layout=layout, compute={"module": device.create_shader_module(code=source), "entry_point": entry}
+                layout=layout,
+                compute={
+                    "module": device.create_shader_module(code=source_of([function], WGSL)),
+                    "entry_point": entry,
+                },
             )
-            for entry, source in modules(functions, WGSL).items()
+            for entry, function in functions.items()
         }
 
     def run(self, printed: Printed, buffers: Sequence[np.ndarray | None]) -> list[Report | None]:
@@ -59,7 +63,7 @@ class Programs:
         reports: list[Report | None] = []
         for function in printed.functions:
             launch = function.launch
-            words = np.full(max(launch.status_words, 1), NO_FAULT, np.uint32)
+            words = np.full(max(SITE_WORDS * len(launch.checked), 1), NO_FAULT, np.uint32)
             places = np.zeros(-(-(len(launch.buffers) + 2) // 4) * 4, np.uint32)
             places[1 : len(launch.buffers) + 1] = [starts[number] for number in launch.buffers]
             status = device.create_buffer_with_data(data=words, usage=storage)
@@ -75,7 +79,7 @@ class Programs:
             commands.dispatch_workgroups(launch.groups)
             commands.end()
             device.queue.submit([encoder.finish()])
-            words = np.frombuffer(device.queue.read_buffer(status), np.uint32)[: launch.status_words]
+            words = np.frombuffer(device.queue.read_buffer(status), np.uint32)[: SITE_WORDS * len(launch.checked)]
             reports += map(report_of, words.reshape(-1, SITE_WORDS))
         whole = np.frombuffer(device.queue.read_buffer(memory), np.uint8)
         for start, b in zip(starts, buffers, strict=False):

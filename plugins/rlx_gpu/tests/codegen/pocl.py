@@ -62,7 +62,7 @@ class Programs:
             arguments: list[Any] = []
             for number in launch.buffers:
                 arguments += [memory[number], np.uint64(OFFSET)]
-            words = np.full(launch.status_words, NO_FAULT, np.uint32)
+            words = np.full(SITE_WORDS * len(launch.checked), NO_FAULT, np.uint32)
             status = None
             if launch.checked:
                 status = cl.Buffer(queue.context, flags, hostbuf=words)

@@ -46,7 +46,7 @@ class Programs:
         for function in printed.functions:
             launch = function.launch
             arguments: list[Argument] = [At(memory[number], OFFSET) for number in launch.buffers]
-            words = np.full(launch.status_words, NO_FAULT, np.uint32)
+            words = np.full(SITE_WORDS * len(launch.checked), NO_FAULT, np.uint32)
             status = self._filled(words.view(np.uint8), 0) if launch.checked else None
             if status is not None:
                 arguments += [Whole(status), np.uint32(0)]

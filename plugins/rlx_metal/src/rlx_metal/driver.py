@@ -83,16 +83,12 @@ class MetalDriver(Driver):
     """
 
     def __init__(self, device: Any, facts: DeviceFacts, number: int) -> None:
-        self.device, self._facts, self._number = device, facts, number
+        self.device, self.facts, self._number = device, facts, number
         self.place = f"metal:{number}"
         self._lock = Lock(f"the queue of {self.place}")
         self._commands = Commands(self.place, device.newCommandQueue())
         self._archives = Archives(device, self.place)
         self._bytes = self.build(_BYTES)
-
-    @property
-    def facts(self) -> DeviceFacts:
-        return self._facts
 
     # ---------------------------------------------------------------------------------------- memory
 

@@ -83,17 +83,12 @@ def found() -> tuple[Found, ...]:
     return tuple(sorted(map(_described, known), key=lambda each: each.rank))
 
 
-_devices: dict[tuple[int, int], Device] = {}
-
-
+@cache
 def _device(number: int, each: Found) -> Device:
-    """Return the cached `Device` of an adapter under a device number."""
+    """Return the `Device` of an adapter under a device number."""
     from rlx_wgpu.driver import WgpuDriver
 
-    key = (number, id(each))
-    if key not in _devices:
-        _devices[key] = Device(f"wgpu:{number}", each.facts, lambda: WgpuDriver(each.adapter, each.facts, number))
-    return _devices[key]
+    return Device(f"wgpu:{number}", each.facts, lambda: WgpuDriver(each.adapter, each.facts, number))
 
 
 def _described(adapter: wgpu.GPUAdapter) -> Found:

@@ -86,7 +86,7 @@ class WgpuDriver(Driver):
     """
 
     def __init__(self, adapter: wgpu.GPUAdapter, facts: DeviceFacts, number: int) -> None:
-        self._facts = facts
+        self.facts = facts
         self.place = f"wgpu:{number}"
         self._limits = limits_of(adapter)
         self._lock = Lock(f"the queue of {self.place}")
@@ -103,18 +103,14 @@ class WgpuDriver(Driver):
                 self.build(COPY), "rlx_copy", COPY_GROUPS, COPY_GROUP, (in_heap, in_heap, dedicated, np.uint32(0))
             )
 
-    @property
-    def facts(self) -> DeviceFacts:
-        return self._facts
-
     # ---------------------------------------------------------------------------------------- memory
 
     def allocate(self, nbytes: int) -> Room:
         with self._lock, self._translated():
-            return self._heap.take(_up(nbytes, self._facts.alignment))
+            return self._heap.take(_up(nbytes, self.facts.alignment))
 
     def allocate_apart(self, nbytes: int) -> Room:
-        size = _up(nbytes, self._facts.alignment)
+        size = _up(nbytes, self.facts.alignment)
         with self._translated():
             return Room(0, size, self.device.create_buffer(size=size, usage=USAGE))
 
@@ -132,7 +128,7 @@ class WgpuDriver(Driver):
                 return
             padded = np.zeros(_up(raw.size, _WORD), np.uint8)
             padded[: raw.size] = raw
-            staged = self._heap.take(_up(padded.size, self._facts.alignment))
+            staged = self._heap.take(_up(padded.size, self.facts.alignment))
             self._write_words(staged, 0, padded)
             self._copy_in_heap(At(staged, 0), At(buffer, offset), raw.size)
             self._heap.give_back(staged)  # safe before the copy has run: later writes are ordered after it

@@ -149,7 +149,7 @@ class _Recorder(Driver):
         outputs: Heap offset and number of bytes of each read, in order.
     """
 
-    known: DeviceFacts
+    facts: DeviceFacts
     places: dict[int, int | None]
     heap: int = 0
     status: int = 0
@@ -159,13 +159,9 @@ class _Recorder(Driver):
     binary: list[bytes] = field(factory=list)
     outputs: list[tuple[int, int]] = field(factory=list)
 
-    @property
-    def facts(self) -> DeviceFacts:
-        return self.known
-
     def allocate(self, nbytes: int) -> _Memory:
         start = self.heap
-        self.heap += aligned(nbytes, self.known.alignment)
+        self.heap += aligned(nbytes, self.facts.alignment)
         return _Memory(start)
 
     def allocate_apart(self, nbytes: int) -> _Memory:

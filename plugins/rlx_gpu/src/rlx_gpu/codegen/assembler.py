@@ -15,7 +15,6 @@ from rlx_core.codegen.scalars.assembler import Relation
 from rlx_core.codegen.scalars.floats import scaled_in_two
 from rlx_core.ir.dtypes import DType, bf16, bool_, f16, f32, i32, i64
 from rlx_core.system.records import define, frozen
-from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.registers import register_dtype, stored_dtype
 from rlx_gpu.codegen.remainder import remainder
 from rlx_gpu.codegen.writer import Writer
@@ -31,14 +30,22 @@ class Register:
     dtype: DType
 
 
+def _of_one(name: str) -> Callable[[TextAssembler, Register], Register]:
+    """Return the method that writes an instruction on one register, whose result is of the same type."""
+    return lambda b, x: b.instruction(name, x)
+
+
+def _of_two(name: str) -> Callable[[TextAssembler, Register, Register], Register]:
+    """Return the method that writes an instruction on two registers of a type, whose result is of that type."""
+    return lambda b, x, y: b.instruction(name, x, y)
+
+
 @define(eq=False)
-class TextAssembler:
+class TextAssembler(Writer):
     """Writes scalar code into one function; `functions` are those of the whole module, by name."""
 
-    language: Language
-    writer: Writer = field(factory=Writer)
-    functions: dict[str, str] = field(factory=dict)
-    _results: dict[str, DType] = field(factory=dict)
+    functions: dict[str, str] = field(factory=dict, kw_only=True)
+    _results: dict[str, DType] = field(factory=dict, kw_only=True)
 
     @property
     def fuses(self) -> bool:
@@ -118,49 +125,26 @@ class TextAssembler:
 
     # --------------------------------------------------------------------------------------- floats
 
-    def fadd(self, x: Register, y: Register) -> Register:
-        return self._same("fadd", x, y)
+    fadd = _of_two("fadd")
+    fsub = _of_two("fsub")
+    fmul = _of_two("fmul")
+    fdiv = _of_two("fdiv")
+    fneg = _of_one("fneg")
+    fabs = _of_one("fabs")
+    copysign = _of_two("copysign")
+    sqrt = _of_one("sqrt")
+    floor = _of_one("floor")
+    ceil = _of_one("ceil")
+    trunc_float = _of_one("trunc_float")
+    rint = _of_one("rint")
 
-    def fsub(self, x: Register, y: Register) -> Register:
-        return self._same("fsub", x, y)
-
-    def fmul(self, x: Register, y: Register) -> Register:
-        return self._same("fmul", x, y)
-
-    def fdiv(self, x: Register, y: Register) -> Register:
-        return self._same("fdiv", x, y)
+    def fma(self, x: Register, y: Register, z: Register) -> Register:
+        return self.instruction("fma", x, y, z)
 
     def frem(self, x: Register, y: Register) -> Register:
         if "frem" in self.language.inexact:
             return self.invoke("remainder", remainder, (x, y), is_inline=False)
-        return self._same("frem", x, y)
-
-    def fneg(self, x: Register) -> Register:
-        return self._same("fneg", x)
-
-    def fma(self, x: Register, y: Register, z: Register) -> Register:
-        return self._same("fma", x, y, z)
-
-    def fabs(self, x: Register) -> Register:
-        return self._same("fabs", x)
-
-    def copysign(self, size: Register, sign: Register) -> Register:
-        return self._same("copysign", size, sign)
-
-    def sqrt(self, x: Register) -> Register:
-        return self._same("sqrt", x)
-
-    def floor(self, x: Register) -> Register:
-        return self._same("floor", x)
-
-    def ceil(self, x: Register) -> Register:
-        return self._same("ceil", x)
-
-    def trunc_float(self, x: Register) -> Register:
-        return self._same("trunc_float", x)
-
-    def rint(self, x: Register) -> Register:
-        return self._same("rint", x)
+        return self.instruction("frem", x, y)
 
     def scaled(self, x: Register, whole: Register, n: Register) -> Register:
         return scaled_in_two(self, x, n)
@@ -176,50 +160,21 @@ class TextAssembler:
 
     # ------------------------------------------------------------------------------------- integers
 
-    def add(self, x: Register, y: Register) -> Register:
-        return self._same("add", x, y)
-
-    def sub(self, x: Register, y: Register) -> Register:
-        return self._same("sub", x, y)
-
-    def mul(self, x: Register, y: Register) -> Register:
-        return self._same("mul", x, y)
-
-    def neg(self, x: Register) -> Register:
-        return self._same("neg", x)
-
-    def sdiv(self, x: Register, y: Register) -> Register:
-        return self._same("sdiv", x, y)
-
-    def udiv(self, x: Register, y: Register) -> Register:
-        return self._same("udiv", x, y)
-
-    def srem(self, x: Register, y: Register) -> Register:
-        return self._same("srem", x, y)
-
-    def urem(self, x: Register, y: Register) -> Register:
-        return self._same("urem", x, y)
-
-    def and_(self, x: Register, y: Register) -> Register:
-        return self._same("and_", x, y)
-
-    def or_(self, x: Register, y: Register) -> Register:
-        return self._same("or_", x, y)
-
-    def xor(self, x: Register, y: Register) -> Register:
-        return self._same("xor", x, y)
-
-    def not_(self, x: Register) -> Register:
-        return self._same("not_", x)
-
-    def shl(self, x: Register, count: Register) -> Register:
-        return self._same("shl", x, count)
-
-    def lshr(self, x: Register, count: Register) -> Register:
-        return self._same("lshr", x, count)
-
-    def ashr(self, x: Register, count: Register) -> Register:
-        return self._same("ashr", x, count)
+    add = _of_two("add")
+    sub = _of_two("sub")
+    mul = _of_two("mul")
+    neg = _of_one("neg")
+    sdiv = _of_two("sdiv")
+    udiv = _of_two("udiv")
+    srem = _of_two("srem")
+    urem = _of_two("urem")
+    and_ = _of_two("and_")
+    or_ = _of_two("or_")
+    xor = _of_two("xor")
+    not_ = _of_one("not_")
+    shl = _of_two("shl")
+    lshr = _of_two("lshr")
+    ashr = _of_two("ashr")
 
     def icmp_signed(self, relation: Relation, x: Register, y: Register) -> Register:
         return self.named(
@@ -236,7 +191,7 @@ class TextAssembler:
 
     def rarely(self, condition: Register, make: Callable[[], Register], usual: Register) -> Register:
         name = self.variable(usual)
-        with self.writer.block(f"if ({condition.text}) {{"):
+        with self.when(condition.text):
             self.assign(name, make())
         return name
 
@@ -247,8 +202,8 @@ class TextAssembler:
         body: Callable[[Sequence[Register]], Sequence[Register]],
     ) -> tuple[Register, ...]:
         names = [self.variable(s) for s in state]
-        with self.writer.block(self.language.forever):
-            self.writer.line(f"if (!{goes_on(names).text}) {{ break; }}")
+        with self.block(self.language.forever):
+            self.line(f"if (!{goes_on(names).text}) {{ break; }}")
             results = body(names)
             # A value that is itself one of the names must be read before that name is written.
             assigned = [self.named(m.text, m.dtype) if m in names else m for m in results]
@@ -263,12 +218,12 @@ class TextAssembler:
         full = "rlx_" + "".join(c if c.isalnum() else "_" for c in "_".join(words))
         if full not in self._results:
             inner = TextAssembler(self.language, functions=self.functions, results=self._results)
-            parameters = [Register(inner.writer.fresh("x"), a.dtype) for a in args]
+            parameters = [Register(inner.fresh("x"), a.dtype) for a in args]
             result = make(inner, *parameters)
             type = self.language.type
             head = self.language.function(type(result.dtype), full, [(type(p.dtype), p.text) for p in parameters])
             # Functions that it calls were added before it.
-            self.functions[full] = "\n".join([head, *inner.writer.lines, f"  return {result.text};", "}"])
+            self.functions[full] = "\n".join([head, *inner.lines, f"  return {result.text};", "}"])
             self._results[full] = result.dtype
         return self.named(f"{full}({', '.join(a.text for a in args)})", self._results[full])
 
@@ -276,24 +231,24 @@ class TextAssembler:
 
     def named(self, text: str, dtype: DType, prefix: str = "v") -> Register:
         """Assign an expression to a new name."""
-        name = self.writer.fresh(prefix)
-        self.writer.line(self.language.declared(self.language.type(dtype), name, text))
+        name = self.fresh(prefix)
+        self.let(name, text, self.language.type(dtype))
         return Register(name, dtype)
 
     def variable(self, start: Register, prefix: str = "s") -> Register:
         """A name that may be assigned."""
-        name = self.writer.fresh(prefix)
-        self.writer.line(self.language.variable(self.language.type(start.dtype), name, start.text))
+        name = self.fresh(prefix)
+        self.line(self.language.variable(self.language.type(start.dtype), name, start.text))
         return Register(name, start.dtype)
 
     def assign(self, name: Register, value: Register) -> None:
-        self.writer.line(f"{name.text} = {value.text};")
+        self.line(f"{name.text} = {value.text};")
 
     def call(self, text: str, dtype: DType, *args: Register) -> Register:
         """A function of the language, of which `text` is the call with places for its arguments."""
         return self.named(text.format(*(a.text for a in args)), dtype)
 
-    def _same(self, name: str, *args: Register) -> Register:
+    def instruction(self, name: str, *args: Register) -> Register:
         """An instruction whose result is of its operands' type."""
         dtype = args[0].dtype
         return self.named(self.language.instruction(name, dtype, *(a.text for a in args)), dtype)

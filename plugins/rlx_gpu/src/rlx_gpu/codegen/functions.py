@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rlx_core.codegen.faults import SITE_WORDS
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.assembler import TextAssembler
 from rlx_gpu.codegen.indexing import as_index, index_type
@@ -38,11 +37,6 @@ class Launch:
     buffers: tuple[int, ...]
     checked: tuple[int, ...] = ()
     dynamic_nbytes: int = 0
-
-    @property
-    def status_words(self) -> int:
-        """Words for faults."""
-        return SITE_WORDS * len(self.checked)
 
 
 @frozen
@@ -77,7 +71,7 @@ def assembled(
     Its name is a hash of its text, so that equal functions are one whatever they were made for.
     """
     head = b.language.kernel(_NAME, group, list(arguments.values()), shared, bool(checked))
-    text = "\n".join((*head, b.writer.text, "}")) + "\n"
+    text = "\n".join((*head, b.text, "}")) + "\n"
     digest = hashlib.sha256("\n".join((text, *b.functions.values())).encode()).hexdigest()[:12]
     name = f"{''.join(c if c.isalnum() else '_' for c in stem)}_{digest}"
     launch = Launch(name, group, groups, tuple(arguments), checked, dynamic_nbytes)
@@ -89,9 +83,9 @@ def each_group(b: TextAssembler, name: str, total: int, groups: int) -> Iterator
     """Loop over `total` shares of work, whose number is `name`, distributed over groups."""
     kind = index_type(total)
     if total <= groups:
-        b.writer.line(b.language.declared(kind, name, b.language.group))
+        b.let(name, b.language.group, kind)
         yield
         return
-    with b.writer.block(b.language.loop(kind, name, as_index(b.language.group, kind), f"{total}u", f"{groups}u")):
+    with b.loop(name, as_index(b.language.group, kind), f"{total}u", f"{groups}u", kind):
         yield
-        b.writer.line(b.language.barrier)  # reused in the next iteration only after all threads have read it
+        b.barrier()  # reused in the next iteration only after all threads have read it

@@ -73,7 +73,7 @@ class _System:
 
     def barrier(self) -> None:
         """Emit a barrier that makes all threads' writes visible."""
-        self.t.writer.line(self.t.language.memory_barrier)
+        self.t.b.line(self.t.language.memory_barrier)
 
     def bring(self) -> None:
         """The matrix and its right sides into the workspace."""
@@ -109,17 +109,17 @@ class _System:
         with t.loop(f"{c} + {t.thread}", f"{p.n}u", f"{t.group}u", "r") as r:
             element = self.load(r, c)
             size = b.select(is_nan(b, element), b.constant(element, math.inf), b.fabs(element))
-            with t.when(b.fcmp_ordered(">", size, best).text):
+            with t.b.when(b.fcmp_ordered(">", size, best).text):
                 b.assign(best, size)
                 b.assign(place, t.word(r))
         t.write(sizes, t.thread, best)
         t.write(places, t.thread, place)
-        t.barrier()
+        t.b.barrier()
         largest, row = b.variable(t.read(sizes, p.dtype, "0u")), b.variable(t.read(places, i32, "0u"))
         with t.loop("1u", f"{t.group}u", stem="o") as o:
             size, place = t.read(sizes, p.dtype, o), t.read(places, i32, o)
             is_first = b.and_(b.fcmp_ordered("==", size, largest), b.icmp_unsigned("<", place, row))
-            with t.when(b.or_(b.fcmp_ordered(">", size, largest), is_first).text):
+            with t.b.when(b.or_(b.fcmp_ordered(">", size, largest), is_first).text):
                 b.assign(largest, size)
                 b.assign(row, place)
         return largest, row
@@ -127,7 +127,10 @@ class _System:
     def _exchange(self, c: str, pivot: str) -> None:
         """Exchange rows `c` and `pivot`, except for elements that are already 0."""
         t = self.t
-        with t.when(f"{pivot} != {c}"), t.loop(f"{c} + {t.thread}", f"{self.problem.width}u", f"{t.group}u", "j") as j:
+        with (
+            t.b.when(f"{pivot} != {c}"),
+            t.loop(f"{c} + {t.thread}", f"{self.problem.width}u", f"{t.group}u", "j") as j,
+        ):
             upper, lower = self.load(c, j), self.load(pivot, j)
             self.store(c, j, lower)
             self.store(pivot, j, upper)

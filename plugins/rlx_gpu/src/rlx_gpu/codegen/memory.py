@@ -47,15 +47,15 @@ class Memory:
 
     def store(self, name: str, dtype: DType, index: str, value: Register) -> None:
         bits = self.as_stored(value, dtype)
-        self.b.writer.line(self.b.language.stored(name, bits.dtype, index, bits.text))
+        self.b.line(self.b.language.stored(name, bits.dtype, index, bits.text))
 
     def words(self, name: str, dtype: DType, index: str, lanes: int) -> list[Register]:
         """The words that hold the element at `index` and its next neighbours."""
-        fresh = self.b.writer.fresh("w")
+        fresh = self.b.fresh("w")
         count = lanes * dtype.itemsize // 4
         lines, names = self.b.language.loaded_words(name, stored_dtype(dtype), index, count, fresh)
         for line in lines:
-            self.b.writer.line(line)
+            self.b.line(line)
         return [Register(name, i32) for name in names]
 
     def lane(self, words: Sequence[Register], dtype: DType, lane: int) -> Register:
@@ -91,9 +91,9 @@ class Memory:
                     part = b.resized(bits[k + j], i32, is_signed=False)
                     word = b.or_(word, b.shl(part, b.constant(part, 8 * size * j)))
                 words.append(word)
-        lines = b.language.stored_words(name, stored_dtype(dtype), index, [w.text for w in words], b.writer.fresh("w"))
+        lines = b.language.stored_words(name, stored_dtype(dtype), index, [w.text for w in words], b.fresh("w"))
         for line in lines:
-            b.writer.line(line)
+            b.line(line)
 
     def held(self, bits: Register, dtype: DType) -> Register:
         """Return the register representation of an element's stored bits."""

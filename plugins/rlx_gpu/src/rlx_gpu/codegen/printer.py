@@ -7,7 +7,8 @@ again are kept in registers where the schedule requires it, and otherwise loaded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import nullcontext
 from math import prod
 
 from attrs import evolve, field
@@ -25,7 +26,6 @@ from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule
-from rlx_gpu.codegen.writer import Writer
 
 __all__ = ["print_function"]
 
@@ -52,10 +52,6 @@ def renamed(kernel: Kernel, names: dict[int, str]) -> Kernel:
     return evolve(kernel, buffers=buffers)
 
 
-def _in_parentheses(text: str) -> str:
-    return text if text.isalnum() else f"({text})"
-
-
 @define(eq=False)
 class _Printing:
     """The text of one kernel while it is written."""
@@ -79,10 +75,6 @@ class _Printing:
     def language(self) -> Language:
         return self.b.language
 
-    @property
-    def writer(self) -> Writer:
-        return self.b.writer
-
     def write(self) -> None:
         """All shares of a thread or group."""
         s, kind = self.schedule, self.schedule.kind
@@ -92,16 +84,16 @@ class _Printing:
         first = wide if is_group else f"{wide} * {s.group}u + {thread}"
         total = s.groups * (1 if is_group else s.group)
         if s.is_looped:
-            with self.writer.block(self.language.loop(kind, "i", first, f"{s.shares}u", f"{total}u")):
+            with self.b.loop("i", first, f"{s.shares}u", f"{total}u", kind):
                 self._share()
                 if is_group:  # reused in the next iteration only after all threads have read it
-                    self.writer.line(self.language.barrier)
+                    self.b.barrier()
             return
-        self.writer.line(self.language.declared(kind, "i", first))
+        self.b.let("i", first, kind)
         if s.shares == total:
             self._share()
             return
-        with self.writer.block(f"if (i < {s.shares}u) {{"):
+        with self.b.when(f"i < {s.shares}u"):
             self._share()
 
     def _share(self) -> None:
@@ -128,7 +120,7 @@ class _Printing:
                 text = f"{text} * {lanes}u" if text == flat else f"({text}) * {lanes}u"
             if axis in self.used_axes:
                 coordinates[axis] = f"{prefix}{axis}"
-                self.writer.line(self.language.declared(self.schedule.kind, coordinates[axis], text))
+                self.b.let(coordinates[axis], text, self.schedule.kind)
             divisor *= runs
         return coordinates
 
@@ -141,7 +133,10 @@ class _Printing:
         bounds = self._bounds(grid)
         outside = ElementRun(grid, row_place, row_place, None, uniform, uniform)
         for depth, nest in enumerate(plan.nests):
-            self._before(nest, outside)
+            for v in uniform_values(
+                kernel, nest, {*uniform, *self.values.kept_arrays}
+            ):  # computed once, before the loop
+                self.values.value(v, 0, outside)
             keeps = kept_values(kernel, plan.nests, depth, self.values.kept_arrays) if self.schedule.items else ()
             arrays = {v: self._arrays(v) for v in keeps}
             shares = {r: self._accumulators(r) for r in nest.reduces}
@@ -150,7 +145,7 @@ class _Printing:
                 self._combine(shares, point)
                 for v, names in arrays.items():
                     for lane, name in enumerate(names):
-                        self.writer.line(f"{name}[{point.slot}] = {self.values.value(v, lane, point).text};")
+                        self.b.line(f"{name}[{point.slot}] = {self.values.value(v, lane, point).text};")
                 self.values.store([kernel.stores[number] for number in nest.stores], point)
 
             self._runs(bounds, outside, run)
@@ -159,17 +154,10 @@ class _Printing:
         self.values.kept_arrays.clear()
         if not plan.finish:
             return
-        if self.schedule.walk == "row_group":
-            with self.writer.block(f"if ({self.language.thread} == 0u) {{"):
-                self._finish(plan.finish, grid, row_place, uniform)
-        else:
-            self._finish(plan.finish, grid, row_place, uniform)
-
-    def _finish(
-        self, stores: Sequence[int], grid: dict[int, str], row_place: str, uniform: dict[int, Register]
-    ) -> None:
         point = ElementRun(grid, row_place, row_place, None, uniform)
-        self.values.store([self.kernel.stores[number] for number in stores], point)
+        is_group = self.schedule.walk == "row_group"
+        with self.b.when(f"{self.language.thread} == 0u") if is_group else nullcontext():
+            self.values.store([kernel.stores[number] for number in plan.finish], point)
 
     def _bounds(self, grid: dict[int, str]) -> tuple[str, str]:
         """The first run of the row and the end of the runs that this thread or group is given."""
@@ -177,11 +165,9 @@ class _Printing:
         if not self.schedule.part:
             return "0u", f"{runs}u"
         kind, part = self.schedule.kind, self.schedule.part
-        self.writer.line(self.language.declared(kind, "start", f"{grid[0]} * {part}u"))
+        self.b.let("start", f"{grid[0]} * {part}u", kind)
         is_last = f"start + {part}u < {runs}u"
-        self.writer.line(
-            self.language.declared(kind, "stop", self.language.select(is_last, f"start + {part}u", f"{runs}u"))
-        )
+        self.b.let("stop", self.language.select(is_last, f"start + {part}u", f"{runs}u"), kind)
         return "start", "stop"
 
     def _runs(self, bounds: tuple[str, str], outside: ElementRun, body: Callable[[ElementRun], None]) -> None:
@@ -190,55 +176,45 @@ class _Printing:
         runs = self.kernel.row_size // s.lanes
         start, stop = bounds
         if s.items:
-            head = self.language.unrolled + self.language.loop(kind, "j", "0u", f"{s.items}u", "1u")
-            with self.writer.block(head):
-                self.writer.line(self.language.declared(kind, "r", f"j * {s.group}u + {thread}"))
-                if s.items * s.group == runs:
+            with self.b.loop("j", "0u", f"{s.items}u", kind=kind, is_unrolled=True):
+                self.b.let("r", f"j * {s.group}u + {thread}", kind)
+                with nullcontext() if s.items * s.group == runs else self.b.when(f"r < {runs}u"):
                     body(self._inside(outside, "j"))
-                else:
-                    with self.writer.block(f"if (r < {runs}u) {{"):
-                        body(self._inside(outside, "j"))
             return
         first, step = (
             (thread if start == "0u" else f"{start} + {thread}", s.group) if s.walk == "row_group" else (start, 1)
         )
-        with self.writer.block(self.language.loop(kind, "r", first, stop, f"{step}u")):
+        with self.b.loop("r", first, stop, f"{step}u", kind):
             body(self._inside(outside, None))
 
     def _inside(self, outside: ElementRun, slot: str | None) -> ElementRun:
         runs = self.kernel.row_size // self.schedule.lanes
         row = self._coordinates(self.kernel.row_axes, "r", "r", self.schedule.lanes)
-        return ElementRun(
-            {**outside.coordinates, **row},
-            f"{_in_parentheses(outside.place)} * {runs}u + r",
-            outside.place,
-            slot,
-            outside.uniform,
-        )
-
-    def _before(self, nest: Nest, outside: ElementRun) -> None:
-        """Compute the row-invariant values of a loop before it."""
-        for v in uniform_values(self.kernel, nest, {*outside.uniform, *self.values.kept_arrays}):
-            self.values.value(v, 0, outside)
+        number = outside.place if outside.place.isalnum() else f"({outside.place})"
+        place = f"{number} * {runs}u + r"
+        return ElementRun({**outside.coordinates, **row}, place, outside.place, slot, outside.uniform)
 
     def _arrays(self, value: int) -> list[str]:
         type = self.language.type(register_dtype(self.kernel.values[value].dtype))
         lanes = self.schedule.lanes if self.values.varies_lane[value] else 1
         names = [f"kept{value}_{lane}" for lane in range(lanes)]
         for name in names:
-            self.writer.line(self.language.array(type, name, self.schedule.items))
+            self.b.line(self.language.array(type, name, self.schedule.items))
         return names
 
-    def _accumulators(self, reduce: int) -> list[Register]:
-        term = self.kernel.values[reduce]
+    def _reduce(self, number: int) -> Reduce:
+        term = self.kernel.values[number]
         assert isinstance(term, Reduce), "a loop reduces what is a reduction"
+        return term
+
+    def _accumulators(self, reduce: int) -> list[Register]:
+        term = self._reduce(reduce)
         start = self.reductions.identity(term.combine, term.dtype)
         return [self.b.variable(start, "a") for _ in range(self.schedule.lanes)]
 
     def _combine(self, shares: dict[int, list[Register]], point: ElementRun) -> None:
         for r, lanes in shares.items():
-            term = self.kernel.values[r]
-            assert isinstance(term, Reduce), "a loop reduces what is a reduction"
+            term = self._reduce(r)
             for lane, share in enumerate(lanes):
                 value = self.values.value(term.arg, lane, point)
                 self.b.assign(share, self.reductions.combined(term.combine, term.dtype, share, value))
@@ -246,8 +222,7 @@ class _Printing:
     def _totals(self, shares: dict[int, list[Register]]) -> dict[int, Register]:
         reduced = []
         for r, lanes in shares.items():
-            term = self.kernel.values[r]
-            assert isinstance(term, Reduce), "a loop reduces what is a reduction"
+            term = self._reduce(r)
             reduced.append((term.combine, term.dtype, self.reductions.folded(term.combine, term.dtype, lanes)))
         if self.schedule.walk == "row_group" and reduced:
             return dict(zip(shares, self.reductions.totals(reduced), strict=True))

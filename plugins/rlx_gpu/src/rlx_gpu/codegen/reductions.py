@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from math import inf
 
 from attrs import field
@@ -77,10 +78,9 @@ class Reductions:
             shuffled = [e for e in exchanged if e is not None]
             if width == self.group:
                 return shuffled
-            arrays = self._written(
-                shares, shuffled, f"{{thread}} % {width}u == 0u", f"{{thread}} / {width}u", self.group // width
-            )
-            return [self._sum_of(a, *s[:2], self.group // width) for a, s in zip(arrays, shares, strict=True)]
+            thread, size = self.b.language.thread, self.group // width
+            arrays = self._written(shares, shuffled, f"{thread} / {width}u", size, f"{thread} % {width}u == 0u")
+            return [self._strided(a, *s[:2], size) for a, s in zip(arrays, shares, strict=True)]
         return self._through_memory(shares)
 
     def _exchanged(self, combine: Combine, dtype: DType, share: Register) -> Register | None:
@@ -99,35 +99,30 @@ class Reductions:
         """Every thread writes its share, some combine a few each, and then all combine those: two barriers."""
         b, thread = self.b, self.b.language.thread
         heads = 1 << (self.group.bit_length() // 2)
-        arrays = self._written(shares, [s[2] for s in shares], "", "{thread}", self.group)
+        arrays = self._written(shares, [s[2] for s in shares], thread, self.group)
         tops = [self._array(s[2].dtype, heads) for s in shares]
-        with b.writer.block(f"if ({thread} < {heads}u) {{"):
+        with b.when(f"{thread} < {heads}u"):
             for (combine, dtype, _), array, top in zip(shares, arrays, tops, strict=True):
-                total = self._strided(array, combine, dtype, thread, heads, self.group)
-                b.writer.line(f"{top}[{thread}] = {total.text};")
-        b.writer.line(b.language.barrier)
-        return [self._sum_of(t, *s[:2], heads) for t, s in zip(tops, shares, strict=True)]
+                total = self._strided(array, combine, dtype, self.group, thread, heads)
+                b.line(f"{top}[{thread}] = {total.text};")
+        b.barrier()
+        return [self._strided(t, *s[:2], heads) for t, s in zip(tops, shares, strict=True)]
 
     def _written(
         self,
         shares: Sequence[tuple[Combine, DType, Register]],
         values: Sequence[Register],
-        condition: str,
         index: str,
         size: int,
+        condition: str = "",
     ) -> list[str]:
         """Arrays that hold a value of each thread, or of each for which a condition holds; every thread may read them."""
-        b, thread = self.b, self.b.language.thread
+        b = self.b
         arrays = [self._array(s[2].dtype, size) for s in shares]
-        lines = [f"{a}[{index.format(thread=thread)}] = {v.text};" for a, v in zip(arrays, values, strict=True)]
-        if condition:
-            with b.writer.block(f"if ({condition.format(thread=thread)}) {{"):
-                for line in lines:
-                    b.writer.line(line)
-        else:
-            for line in lines:
-                b.writer.line(line)
-        b.writer.line(b.language.barrier)
+        with b.when(condition) if condition else nullcontext():
+            for array, value in zip(arrays, values, strict=True):
+                b.line(f"{array}[{index}] = {value.text};")
+        b.barrier()
         return arrays
 
     def _array(self, dtype: DType, size: int) -> str:
@@ -136,17 +131,14 @@ class Reductions:
         self.shared.append(self.b.language.shared(self.b.language.type(dtype), name, size))
         return name
 
-    def _sum_of(self, array: str, combine: Combine, dtype: DType, size: int) -> Register:
-        return self._strided(array, combine, dtype, "0u", 1, size)
-
-    def _strided(self, array: str, combine: Combine, dtype: DType, start: str, step: int, size: int) -> Register:
+    def _strided(
+        self, array: str, combine: Combine, dtype: DType, size: int, start: str = "0u", step: int = 1
+    ) -> Register:
         """The elements `start`, `start + step`, … of a shared array combined in their order."""
         b = self.b
         total = b.variable(Register(f"{array}[{start}]", register_dtype(dtype)))
-        k = b.writer.fresh("k")
-        with b.writer.block(
-            b.language.loop("u32", k, f"{step}u" if start == "0u" else f"{start} + {step}u", f"{size}u", f"{step}u")
-        ):
+        k = b.fresh("k")
+        with b.loop(k, f"{step}u" if start == "0u" else f"{start} + {step}u", f"{size}u", f"{step}u"):
             other = b.named(f"{array}[{k}]", total.dtype)
             b.assign(total, self.combined(combine, dtype, total, other))
         return total

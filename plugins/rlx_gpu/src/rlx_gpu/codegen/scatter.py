@@ -28,7 +28,6 @@ from rlx_gpu.codegen.lines.keys import count_before
 from rlx_gpu.codegen.lines.sorting import print_sorting
 from rlx_gpu.codegen.lines.sorting import refusal as sorting_refusal
 from rlx_gpu.codegen.lines.template import Template
-from rlx_gpu.codegen.memory import index_text
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.tiles import Factor
 from rlx_gpu.codegen.walks import Machine
@@ -146,16 +145,17 @@ class _Owners:
         with t.each_thread(p.points) as i:
             places = self._places(t, i, range(len(p.extents)))
             total = self._begun(t, places)
-            owned = self._wide(t, places[p.axis])
+            position = Register(f"({places[p.axis]})", i32 if t.kind == "u32" else i64)
+            owned = b.resized(position, i64, is_signed=False)
             with t.loop("0u", f"{p.count}u", stem="u", kind=t.kind) as u:
                 index = self._index(t, places, u)
                 if p.outside == "clip":
                     index = _held(b, index, p.size)
                 elif p.outside == "report":
                     # The owners of the axis's first element report.
-                    with t.when(f"{places[p.axis]} == 0u && !{_is_inside(b, index, p.size).text}"):
-                        self._report(t, self._number(places, u), index)
-                with t.when(b.icmp_unsigned("==", index, owned).text):
+                    with t.b.when(f"{places[p.axis]} == 0u && !{_is_inside(b, index, p.size).text}"):
+                        self._report(t, f"({self._line(places)}) * {p.count}u + {u}", index)
+                with t.b.when(b.icmp_unsigned("==", index, owned).text):
                     self._combine(t, total, places, u)
             self._store(t, places, total)
         return t.done("scatter", self._sites)
@@ -194,7 +194,7 @@ class _Owners:
             else:
                 is_inside = _is_inside(b, index, p.size)
                 if p.outside == "report":
-                    with t.when(f"!{is_inside.text}"):
+                    with t.b.when(f"!{is_inside.text}"):
                         self._report(t, i, index)
                 index = b.select(is_inside, index, b.literal(i64, -1))
             t.memory.store(t.buffer(keys, i32, is_written=True), i32, i, b.resized(index, i32, is_signed=False))
@@ -254,14 +254,9 @@ class _Owners:
             step *= self.problem.extents[axis]
         return " + ".join(terms)
 
-    def _number(self, places: dict[int, str], u: str) -> str:
-        """The number of an update among those of all batches."""
-        return f"({self._line(places)}) * {self.problem.count}u + {u}"
-
     def _at(self, t: Template, factor: Factor, places: dict[int, str], depth: str) -> str:
         itemsize = self.problem.buffers[factor.buffer].dtype.itemsize
-        coordinates = {**places, len(self.problem.extents): depth}
-        return index_text((*factor.strides, factor.depth), factor.offset, itemsize, coordinates, t.kind)
+        return factor.index({**places, len(self.problem.extents): depth}, itemsize, t.kind)
 
     def _load(self, t: Template, factor: Factor, places: dict[int, str], depth: str = "0u") -> Register:
         dtype = self.problem.buffers[factor.buffer].dtype
@@ -292,12 +287,9 @@ class _Owners:
             update = Reductions(t.b, self.scalars, 1, None).combined(_COMBINE[p.mode], dtype, total, update)
         t.b.assign(total, update)
 
-    def _wide(self, t: Template, text: str) -> Register:
-        return t.b.resized(Register(f"({text})", i32 if t.kind == "u32" else i64), i64, is_signed=False)
-
     def _report(self, t: Template, number: str, index: Register) -> None:
         """An index outside is a fault at the number of its update among those of all batches."""
-        t.writer.line(self.language.fault(0, fault_place(number, t.kind), index.text))
+        t.b.line(self.language.fault(0, fault_place(number, t.kind), index.text))
 
 
 def _is_inside(b: TextAssembler, index: Register, size: int) -> Register:

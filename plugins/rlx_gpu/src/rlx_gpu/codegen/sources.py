@@ -1,4 +1,4 @@
-"""Functions of a program gathered into modules, in which equal ones are written once."""
+"""Functions of a program gathered into a module, in which equal ones are written once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.languages import Language
 
-__all__ = ["modules", "source_of"]
+__all__ = ["source_of"]
 
 
 def source_of(functions: Iterable[Function], language: Language) -> str:
@@ -18,12 +18,3 @@ def source_of(functions: Iterable[Function], language: Language) -> str:
         parts.update(function.parts)
         entries[function.launch.entry] = function.text
     return language.module([*parts.values(), *entries.values()])
-
-
-def modules(functions: Iterable[Function], language: Language) -> dict[str, str]:
-    """Entry → the source of the module that has it; where a language names memory outside of functions, one an entry."""
-    unique = {f.launch.entry: f for f in functions}
-    if language.one_entry:
-        return {entry: source_of([f], language) for entry, f in unique.items()}
-    text = source_of(unique.values(), language)
-    return dict.fromkeys(unique, text)

@@ -9,12 +9,13 @@ The number of parts follows from the shape alone, so that a sum keeps its order 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from attrs import evolve, field
 
-from rlx_core.codegen.loops import Apply, Bound, Buffer, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
+from rlx_core.codegen.layout import renumbered
+from rlx_core.codegen.loops import Apply, Buffer, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.schedule import levels
 from rlx_core.ops.conversion import Cast
 from rlx_core.system.records import define, frozen
@@ -127,14 +128,8 @@ class _Stager:
         for r, buffer in partial.items():
             size = kernel.values[r].dtype.accumulator.itemsize
             stores.append(Store(buffer, r, (kernel.grid_size * size, *self._dense(size), *rows)))
-        return self._rebuilt(
-            (self.parts, *kernel.extents),
-            kernel.grid + 1,
-            self._finished(rows, (0,)),
-            stores,
-            lambda strides: (0, *strides),
-            lambda axis: axis + 1,
-        )
+        axes = (None, *range(len(kernel.extents)))
+        return self._rebuilt(axes, kernel.grid + 1, self._finished(rows, (0,)), stores)
 
     def _second(self, partial: Mapping[int, int], once: Sequence[Store], *, goes_on: bool) -> Stage:
         """Return the stage of the totals of all parts: stored if the kernel goes on after them, together with per-row
@@ -149,34 +144,27 @@ class _Stager:
             self.totals[r] = self._workspace(r, 1)
             size = kernel.values[r].dtype.accumulator.itemsize
             stores.append(Store(self.totals[r], r, (*self._dense(size), 0)))
-        return self._rebuilt(
-            (*kernel.extents[: kernel.grid], self.parts),
-            kernel.grid,
-            known,
-            stores,
-            lambda strides: (*strides[: kernel.grid], 0),
-            lambda axis: axis,
-            reduced=frozenset(partial),
-        )
+        return self._rebuilt((*kernel.grid_axes, None), kernel.grid, known, stores, reduced=frozenset(partial))
 
     def _last(self, along: Sequence[Store]) -> Stage:
-        kernel, rows = self.kernel, (0,) * len(self.kernel.row_axes)
-        return self._rebuilt(
-            kernel.extents, len(kernel.extents), self._finished(rows), along, lambda s: s, lambda axis: axis
-        )
+        rank, rows = len(self.kernel.extents), (0,) * len(self.kernel.row_axes)
+        return self._rebuilt(tuple(range(rank)), rank, self._finished(rows), along)
 
     def _rebuilt(
         self,
-        extents: tuple[int, ...],
+        axes: tuple[int | None, ...],
         grid: int,
         known: Mapping[int, Scalar],
         stores: Sequence[Store],
-        strides: Callable[[tuple[int, ...]], tuple[int, ...]],
-        axis: Callable[[int], int],
         reduced: frozenset[int] = frozenset(),
     ) -> Stage:
-        """Return the computation of `stores`, in other axes; `known` values are loaded, and the `reduced` ones reduced."""
+        """Return the computation of `stores`, in other axes; `known` values are loaded, and the `reduced` ones reduced.
+
+        Args:
+            axes: For each axis, the axis of the complete kernel that it is; `None` for the axis of the parts.
+        """
         kernel = self.kernel
+        extents = tuple(self.parts if a is None else kernel.extents[a] for a in axes)
         needed: set[int] = set()
         waiting = [s.value for s in stores]
         while waiting:
@@ -195,16 +183,12 @@ class _Stager:
                     values.append(Reduce(values[-1].dtype, term.combine, len(values) - 1))
                 if values[-1].dtype is not term.dtype:
                     values.append(Apply(term.dtype, Cast(term.dtype), (len(values) - 1,)))
-            elif isinstance(term, Load):
-                dynamic = tuple((number[a], step) for a, step in term.dynamic)
-                values.append(evolve(term, strides=strides(term.strides), dynamic=dynamic))
             elif isinstance(term, Index):
-                values.append(evolve(term, axis=axis(term.axis)))
-            elif isinstance(term, Apply):
-                values.append(evolve(term, args=tuple(number[a] for a in term.args)))
-            elif isinstance(term, Bound | Reduce):
-                values.append(evolve(term, arg=number[term.arg]))
+                values.append(evolve(term, axis=axes.index(term.axis)))
             else:
+                term = renumbered(term, number)
+                if isinstance(term, Load):
+                    term = evolve(term, strides=tuple(0 if a is None else term.strides[a] for a in axes))
                 values.append(term)
             number[v] = len(values) - 1
         moved = []

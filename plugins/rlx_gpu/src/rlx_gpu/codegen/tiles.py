@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 from rlx_core.codegen.loops import Buffer, Kernel
+from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, bool_
-from rlx_core.system.records import frozen
+from rlx_core.system.records import define, frozen
 from rlx_gpu.codegen.assembler import Register, TextAssembler
-from rlx_gpu.codegen.indexing import IndexType, index_refusal, index_type, reach
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.functions import Function, assembled, each_group
+from rlx_gpu.codegen.indexing import IndexType, as_index, index_refusal, index_type, reach
+from rlx_gpu.codegen.languages import Argument, Language
 from rlx_gpu.codegen.memory import Memory, index_text
+from rlx_gpu.codegen.printer import renamed
 from rlx_gpu.codegen.registers import register_dtype
-from rlx_gpu.codegen.walks import index_count
+from rlx_gpu.codegen.values import ElementRun, Values
+from rlx_gpu.codegen.walks import Machine, Schedule, index_count
 
-__all__ = ["Factor", "LoadPrinter", "Span", "TiledProduct", "bring", "multiplied", "place_tile", "product_refusal"]
+__all__ = [
+    "Factor",
+    "LoadPrinter",
+    "ProductPrinting",
+    "Span",
+    "TiledProduct",
+    "bring",
+    "multiplied",
+    "product_refusal",
+    "values_of",
+]
 
 
 @frozen
@@ -25,6 +41,11 @@ class Factor:
     strides: tuple[int, ...]
     depth: int
     offset: int = 0
+
+    def index(self, places: Mapping[int, str], itemsize: int, kind: str) -> str:
+        """Return the index of an element as text, from its place along each axis; along the others it is the first one."""
+        strides = [s if a in places else 0 for a, s in enumerate((*self.strides, self.depth))]
+        return index_text(strides, self.offset, itemsize, places, kind)
 
 
 @frozen
@@ -46,6 +67,13 @@ class TiledProduct:
     rhs: Factor
     depth: int
     load: Kernel | None = None
+
+    @property
+    def used(self) -> list[int]:
+        """The numbers of the buffers that the product is given."""
+        loads = () if self.load is None else self.load.loads
+        accesses = (*self.kernel.accesses, self.lhs, self.rhs, *loads)
+        return sorted({each.buffer for each in accesses})
 
     @property
     def positions(self) -> IndexType:
@@ -107,30 +135,26 @@ def bring(
         kinds: The types of a position and of an index into the operand.
         load: Computes an element of an operand that is not in memory, from its positions along the axis and the depth.
     """
-    memory, flat, place, depth_name = Memory(b, kinds[1]), *(b.writer.fresh(p) for p in ("e", "a", "k"))
-    with b.writer.block(b.language.loop("u32", flat, b.language.thread, f"{along.size * depth.size}u", f"{threads}u")):
+    memory, flat, place, depth_name = Memory(b, kinds[1]), *(b.fresh(p) for p in ("e", "a", "k"))
+    with b.loop(flat, b.language.thread, f"{along.size * depth.size}u", f"{threads}u"):
         # Neighbouring threads read neighbouring elements.
         is_deep_first = abs(factor.depth) <= abs(factor.strides[along.axis])
         inner, outer, size = (depth_name, place, depth.size) if is_deep_first else (place, depth_name, along.size)
-        for name, text, kind in (
-            (inner, f"{flat} % {size}u", "u32"),
-            (outer, f"{flat} / {size}u", "u32"),
-            (f"{place}_at", f"{along.start} + {place}", kinds[0]),
-            (f"{depth_name}_at", f"{depth.start} + {depth_name}", kinds[0]),
-        ):
-            b.writer.line(b.language.declared(kind, name, text))
+        b.let(inner, f"{flat} % {size}u")
+        b.let(outer, f"{flat} / {size}u")
+        b.let(f"{place}_at", f"{along.start} + {place}", kinds[0])
+        b.let(f"{depth_name}_at", f"{depth.start} + {depth_name}", kinds[0])
         is_inside = b.named(f"{place}_at < {along.extent}u && {depth_name}_at < {depth.extent}u", bool_)
 
         def loaded() -> Register:
             if load is not None:
                 return load(f"{depth_name}_at", f"{place}_at")
             moving = {**coordinates, along.axis: f"{place}_at", len(factor.strides): f"{depth_name}_at"}
-            strides = [s if a in moving else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-            index = index_text(strides, factor.offset, buffer.dtype.itemsize, moving, kinds[1])
+            index = factor.index(moving, buffer.dtype.itemsize, kinds[1])
             return b.converted(memory.load(buffer.name, buffer.dtype, index), buffer.dtype.accumulator, dtype)
 
         element = b.rarely(is_inside, loaded, b.literal(register_dtype(dtype), 0))
-        b.writer.line(f"{tile}[{depth_name} * {along.size + 1}u + {place}] = {element.text};")
+        b.line(f"{tile}[{depth_name} * {along.size + 1}u + {place}] = {element.text};")
 
 
 def multiplied(
@@ -144,7 +168,7 @@ def multiplied(
 ) -> None:
     """The products of two tiles added to a thread's sums: of rows `y + r·threads` and columns `x + c·threads`."""
     dtype = sums[0][0].dtype
-    with b.writer.block(b.language.loop("u32", "k", "0u", f"{depth}u", "1u")):
+    with b.loop("k", "0u", f"{depth}u"):
         rows = [b.named(f"{lhs}[k * {sizes[0] + 1}u + y + {r * threads[0]}u]", dtype) for r in range(len(sums))]
         columns = [b.named(f"{rhs}[k * {sizes[1] + 1}u + x + {c * threads[1]}u]", dtype) for c in range(len(sums[0]))]
         for row, across in zip(rows, sums, strict=True):
@@ -153,20 +177,80 @@ def multiplied(
                 b.assign(total, b.fma(row, column, total) if is_float else b.add(total, b.mul(row, column)))
 
 
+def values_of(
+    problem: TiledProduct, kernel: Kernel, language: Language, scalars: ScalarTable, group: int, lanes: int = 1
+) -> Values:
+    """Return the values of a product's kernel, computed on its sums by groups of `group` threads."""
+    names = {buffer: f"m{i}" for i, buffer in enumerate(problem.used)}
+    schedule = Schedule("point", lanes, group, 1, 1, kind=index_type(index_count(kernel)))
+    return Values(TextAssembler(language), renamed(kernel, names), schedule, scalars)
+
+
+@define(eq=False)
+class ProductPrinting:
+    """The text of one product while it is written; `values` is its epilogue."""
+
+    problem: TiledProduct
+    values: Values
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.problem.kernel
+
+    @property
+    def b(self) -> TextAssembler:
+        return self.values.b
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group."""
+        return self.values.schedule.group
+
+    def let(self, name: str, text: str) -> None:
+        """Name a position along an axis or the depth."""
+        self.b.let(name, text, self.problem.positions)
+
+    @abstractmethod
+    def tile(self, grid: dict[int, str]) -> None:
+        """The tile of the result that begins at `row0` and `column0`, given its index along each batch axis."""
+
+    def done(
+        self, machine: Machine, rows: int, columns: int, shared: Sequence[str], dynamic_nbytes: int = 0
+    ) -> Function:
+        """The function that computes every tile of the result, of so many rows and columns."""
+        kernel, b = self.kernel, self.b
+        *batch, m, n = kernel.extents
+        total = -(-m // rows) * -(-n // columns) * prod(batch)
+        groups = min(total, machine.most_groups)
+        with each_group(b, "i", total, groups):
+            self.tile(place_tile(b, kernel.extents, rows, columns))
+        buffers = self.values.kernel.buffers
+        arguments = {i: Argument(buffers[i].name, buffers[i].dtype, buffers[i].is_result) for i in self.problem.used}
+        sites = tuple(self.values.sites)
+        return assembled(kernel.name, b, arguments, shared, self.threads, groups, sites, dynamic_nbytes)
+
+    def store(self, row: str, column: str, sums: Sequence[Register], grid: dict[int, str]) -> None:
+        """Apply the kernel to the sum of an element and to those of its next neighbours."""
+        extents = self.kernel.extents
+        last = len(extents) - 1
+        axes = {**grid, last - 1: row, last: column}
+        axes = {axis: as_index(text, self.values.schedule.kind) for axis, text in axes.items()}
+        point = " + ".join(f"{axes[a]} * {prod(extents[a + 1 :])}u" for a in sorted(axes))
+        place = point if len(sums) == 1 else f"({point}) / {len(sums)}u"
+        lanes = {(self.problem.element, lane): each for lane, each in enumerate(sums)}
+        self.values.store(self.values.kernel.stores, ElementRun(axes, place, place, None, {}, lanes=lanes))
+
+
 def place_tile(b: TextAssembler, extents: Sequence[int], rows: int, columns: int) -> dict[int, str]:
     """Name where the tile whose number is `i` begins, `row0` and `column0`, and its index along each batch axis."""
     kind = index_type(*extents)
     *batch, m, n = extents
     down, across = -(-m // rows), -(-n // columns)
-
-    def let(name: str, text: str) -> None:
-        b.writer.line(b.language.declared(kind, name, text))
-
-    let("row0", f"i / {across}u % {down}u * {rows}u")
-    let("column0", f"i % {across}u * {columns}u")
+    b.let("row0", f"i / {across}u % {down}u * {rows}u", kind)
+    b.let("column0", f"i % {across}u * {columns}u", kind)
     divisor, grid = down * across, {}
     for axis in reversed(range(len(batch))):
         grid[axis] = f"g{axis}"
-        let(grid[axis], f"i / {divisor}u % {batch[axis]}u")
+        b.let(grid[axis], f"i / {divisor}u % {batch[axis]}u", kind)
         divisor *= batch[axis]
     return grid

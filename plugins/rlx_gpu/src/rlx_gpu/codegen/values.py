@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from attrs import field
 
-from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Scalar, Store, operands_of
+from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Store, operands_of
 from rlx_core.codegen.scalars.table import ScalarTable
-from rlx_core.ir.dtypes import DType, f32, i32, i64
+from rlx_core.ir.dtypes import f32, i32, i64
 from rlx_core.ops.conversion import Cast
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register, TextAssembler
@@ -104,9 +104,7 @@ class Values:
                 point.lanes[now, lane] = result
             else:
                 point.run[now] = result
-        value = self._known(number, lane, point)
-        assert value is not None, "the walk ends with the value that it began with"
-        return value
+        return self._argument(number, lane, point)
 
     def _known(self, number: int, lane: int, point: ElementRun) -> Register | None:
         return point.uniform.get(number) or point.run.get(number) or point.lanes.get((number, lane))
@@ -119,9 +117,9 @@ class Values:
         b, term = self.b, self.kernel.values[number]
         if number in self.kept_arrays:
             arrays = self.kept_arrays[number]
-            return b.named(f"{arrays[lane if len(arrays) > 1 else 0]}[{point.slot}]", register_of(term))
+            return b.named(f"{arrays[lane if len(arrays) > 1 else 0]}[{point.slot}]", register_dtype(term.dtype))
         if isinstance(term, Const):
-            return b.literal(register_of(term), term.number)
+            return b.literal(register_dtype(term.dtype), term.number)
         if isinstance(term, Index):
             return self._index(term, lane, point)
         if isinstance(term, Load):
@@ -182,8 +180,8 @@ class Values:
             if self.rows and not any(self.kernel.varies_along(a)[number] for a in self.rows):
                 place = point.row_place
             place = fault_place(place, self.schedule.kind)
-            with b.writer.block(f"if (!{is_inside.text}) {{"):
-                b.writer.line(b.language.fault(self.sites[number], place, index.text))
+            with b.when(f"!{is_inside.text}"):
+                b.line(b.language.fault(self.sites[number], place, index.text))
         nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
         return b.select(is_inside, index, nearest)
 
@@ -205,8 +203,3 @@ class Values:
         """The neighbours of a run that a store has places for."""
         is_one = bool(store.strides) and not store.strides[self.lane_axis]
         return range(1 if is_one else self.schedule.lanes)
-
-
-def register_of(term: Scalar) -> DType:
-    """The register that holds a value of the loop language."""
-    return register_dtype(term.dtype)

@@ -9,18 +9,24 @@ import ctypes
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, View
 from rlx_core.errors import Fact, KernelBuildError, PlaceError
 from rlx_core.system.records import define
-from rlx_gpu.cupy.launches import MIN_LAUNCHES, Call, Launch, Recording, Submitted
+from rlx_gpu.cupy.launches import MIN_LAUNCHES, Launch, Recording
 from rlx_gpu.cupy.queue import Queue
 from rlx_gpu.cupy.routines import Routine
 
 __all__ = ["INTERFACE", "Buffer", "CupyDriver"]
+
+Call: TypeAlias = Launch | Routine
+"""A kernel or a function of a library, with arguments."""
+
+Submitted: TypeAlias = Call | Recording
+"""Work that can be submitted to a stream."""
 
 STAGED: Final = 4 << 20
 """Maximum bytes of a mutable array that is copied to page-locked memory instead of waiting for the transfer."""
@@ -68,7 +74,7 @@ class CupyDriver(Driver):
     kinds: ClassVar[tuple[int, ...]]
 
     def __init__(self, cupy: Any, facts: DeviceFacts, place: str, number: int) -> None:
-        self._cupy, self._facts, self._number = cupy, facts, number
+        self._cupy, self.facts, self._number = cupy, facts, number
         self._runtime = cupy.cuda.runtime
         self.place = place
         self._queue = Queue(cupy, place, number)
@@ -76,10 +82,6 @@ class CupyDriver(Driver):
         self._held: deque[tuple[Any, Any]] = deque()  # events, and the host's memory that is read until then
         with self._queue:
             pass  # raises here if the device does not respond
-
-    @property
-    def facts(self) -> DeviceFacts:
-        return self._facts
 
     @abstractmethod
     def compiled(self, source: str) -> bytes:
@@ -156,7 +158,7 @@ class CupyDriver(Driver):
                     hint=f"copy it: with cupy.cuda.Device({self._number}): cupy.asarray(x)",
                 )
         address = adopted.data.ptr
-        start = address - address % self._facts.alignment  # aligned, so that other libraries can derive the offset
+        start = address - address % self.facts.alignment  # aligned, so that other libraries can derive the offset
         return Adopted(Buffer(start, adopted), address - start, adopted.strides)
 
     def export(self, view: View, options: Mapping[str, Any]) -> Any:

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from rlx_core.device.driver import Argument, At, Whole
 from rlx_core.system.records import define, frozen
 
-__all__ = ["MIN_LAUNCHES", "Call", "Launch", "Recording", "Submitted"]
+__all__ = ["MIN_LAUNCHES", "Launch", "Recording"]
 
 MIN_LAUNCHES: Final = 3
 """Minimum number of launches for which a graph pays: its launch costs the host as much as two kernel launches."""
-
-
-class Submitted(Protocol):
-    """Work that can be submitted to a stream."""
-
-    def run(self, stream: Any) -> None:
-        """Submit it."""
-
-
-class Call(Submitted, Protocol):
-    """A kernel or a function of a library, with arguments."""
-
-    def set(self, number: int, argument: Argument) -> None:
-        """Change one argument."""
 
 
 @define(eq=False)
@@ -88,7 +74,7 @@ class Recording:
     """
 
     graph: Any
-    launches: tuple[Submitted, ...]
+    launches: tuple[object, ...]
 
     def run(self, stream: Any) -> None:
         self.graph.launch(stream)

@@ -100,19 +100,12 @@ def _described(cupy: Any, number: int, properties: Mapping[str, Any]) -> Found:
     return Found(number, architecture, facts_of(properties, name=name, driver=driver_text, feature=FEATURE))
 
 
-_devices: dict[tuple[int, int], Device] = {}
-
-
+@cache
 def _device(number: int, each: Found) -> Device:
-    """Return the cached `Device` of a GPU under a device number."""
+    """Return the `Device` of a GPU under a device number."""
     import cupy
 
     from rlx_rocm.hip.driver import HipDriver
 
-    key = (number, each.number)
-    if key not in _devices:
-        place = f"rocm:{number}"
-        _devices[key] = Device(
-            place, each.facts, lambda: HipDriver(cupy, each.facts, place, each.number, each.architecture)
-        )
-    return _devices[key]
+    place = f"rocm:{number}"
+    return Device(place, each.facts, lambda: HipDriver(cupy, each.facts, place, each.number, each.architecture))

@@ -86,17 +86,12 @@ def found() -> tuple[Found, ...]:
     return tuple(sorted(map(_described, devices), key=lambda each: each.rank))
 
 
-_devices: dict[tuple[int, int], Device] = {}
-
-
+@cache
 def _device(number: int, each: Found) -> Device:
-    """Return the cached `Device` of an OpenCL device under a device number."""
+    """Return the `Device` of an OpenCL device under a device number."""
     from rlx_rocm.opencl.driver import OpenClDriver  # a driver is loaded when its device is used
 
-    key = (number, each.device.int_ptr)
-    if key not in _devices:
-        _devices[key] = Device(f"rocm:{number}", each.facts, lambda: OpenClDriver(each.device, each.facts, number))
-    return _devices[key]
+    return Device(f"rocm:{number}", each.facts, lambda: OpenClDriver(each.device, each.facts, number))
 
 
 def _described(device: cl.Device) -> Found:

@@ -7,16 +7,15 @@ object whose arguments are set once, and changed only if a run uses different me
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyopencl as cl
 from attrs import frozen
 
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, Whole
-from rlx_core.errors import DeviceLostError, Fact, KernelBuildError, OutOfMemoryError
+from rlx_core.errors import DeviceLostError, Fact, KernelBuildError, OutOfMemoryError, RlxError
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_rocm.opencl.exiting import ExitGuard, guarded
 
@@ -59,11 +58,13 @@ class OpenClDriver(Driver):
     """
 
     def __init__(self, device: cl.Device, facts: DeviceFacts, number: int) -> None:
-        self._facts, self._number = facts, number
+        self.facts, self._number = facts, number
         self.place = f"rocm:{number}"
-        with self._translated():
+        try:
             self.context = cl.Context([device])
             self.queue = cl.CommandQueue(self.context, device)
+        except cl.Error as error:
+            raise self.translated(error) from None
         self._device = device
         self.guard = ExitGuard(self.synchronize)
         is_rounded = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
@@ -71,46 +72,36 @@ class OpenClDriver(Driver):
         self._clock: cl.CommandQueue | None = None
         self._held: list[Any] = []  # events that keep the source arrays of pending copies alive
 
-    @property
-    def facts(self) -> DeviceFacts:
-        return self._facts
-
     # ---------------------------------------------------------------------------------------- memory
 
     @guarded
     def allocate(self, nbytes: int) -> cl.Buffer:
-        with self._translated():
-            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
+        return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
 
     @guarded
     def free(self, buffer: cl.Buffer) -> None:
-        with self._translated():
-            buffer.release()  # the driver frees the buffer when all submitted commands are done
+        buffer.release()  # the driver frees the buffer when all submitted commands are done
 
     @guarded
     def write(self, buffer: cl.Buffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
-        with self._translated():
-            event = cl.enqueue_copy(self.queue, buffer, _bytes(data), dst_offset=offset, is_blocking=waits)
+        event = cl.enqueue_copy(self.queue, buffer, _bytes(data), dst_offset=offset, is_blocking=waits)
         if not waits:
             self._held.append(event)
 
     @guarded
     def read(self, buffer: cl.Buffer, offset: int, into: np.ndarray) -> None:
-        with self._translated():
-            cl.enqueue_copy(self.queue, _bytes(into), buffer, src_offset=offset, is_blocking=True)
+        cl.enqueue_copy(self.queue, _bytes(into), buffer, src_offset=offset, is_blocking=True)
         self._held.clear()
 
     @guarded
     def copy(self, source: cl.Buffer, source_offset: int, target: cl.Buffer, target_offset: int, nbytes: int) -> None:
-        with self._translated():
-            cl.enqueue_copy(
-                self.queue, target, source, src_offset=source_offset, dst_offset=target_offset, byte_count=nbytes
-            )
+        cl.enqueue_copy(
+            self.queue, target, source, src_offset=source_offset, dst_offset=target_offset, byte_count=nbytes
+        )
 
     @guarded
     def fill(self, buffer: cl.Buffer, offset: int, nbytes: int, byte: int) -> None:
-        with self._translated():
-            cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(byte), offset, nbytes)
+        cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(byte), offset, nbytes)
 
     @guarded
     def adopt(self, array: Any) -> Adopted | None:
@@ -146,8 +137,7 @@ class OpenClDriver(Driver):
 
     @guarded
     def binary_of(self, module: cl.Program) -> bytes | None:
-        with self._translated():
-            binaries = module.get_info(cl.program_info.BINARIES)
+        binaries = module.get_info(cl.program_info.BINARIES)
         return bytes(binaries[0]) if binaries and binaries[0] else None
 
     @guarded
@@ -159,69 +149,53 @@ class OpenClDriver(Driver):
         for argument in arguments:
             starts.append(len(flat))
             flat += _flat(argument)
-        with self._translated():
-            kernel = cl.Kernel(module, name)
-            kernel.set_scalar_arg_dtypes([each.dtype if isinstance(each, np.generic) else None for each in flat])
-            kernel.set_args(*flat)
+        kernel = cl.Kernel(module, name)
+        kernel.set_scalar_arg_dtypes([each.dtype if isinstance(each, np.generic) else None for each in flat])
+        kernel.set_args(*flat)
         offsets = {number: argument.offset for number, argument in enumerate(arguments) if isinstance(argument, At)}
         return Launch(kernel, (groups * group_size,), (group_size,), tuple(starts), offsets)
 
     @guarded
     def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
         place, kernel = launch.starts[number], launch.kernel
-        try:
-            if isinstance(argument, At) and launch.offsets[number] == argument.offset:
-                kernel.set_arg(place, argument.buffer)
-                return
-            for i, each in enumerate(_flat(argument)):
-                kernel.set_arg(place + i, each)
-            if isinstance(argument, At):
-                launch.offsets[number] = argument.offset
-        except cl.Error as error:
-            self._raise(error)
+        if isinstance(argument, At) and launch.offsets[number] == argument.offset:
+            kernel.set_arg(place, argument.buffer)
+            return
+        for i, each in enumerate(_flat(argument)):
+            kernel.set_arg(place + i, each)
+        if isinstance(argument, At):
+            launch.offsets[number] = argument.offset
 
     @guarded
     def submit(self, launches: Sequence[Launch]) -> None:
         queue, enqueue = self.queue, cl.enqueue_nd_range_kernel
-        try:
-            for each in launches:
-                enqueue(queue, each.kernel, each.threads, each.group)
-            queue.flush()
-        except cl.Error as error:
-            self._raise(error)
+        for each in launches:
+            enqueue(queue, each.kernel, each.threads, each.group)
+        queue.flush()
 
     @guarded
     def timed(self, launch: Launch) -> float:
         self.synchronize()
-        with self._translated():
-            if self._clock is None:
-                properties = cl.command_queue_properties.PROFILING_ENABLE
-                self._clock = cl.CommandQueue(self.context, self._device, properties=properties)
-            event = cl.enqueue_nd_range_kernel(self._clock, launch.kernel, launch.threads, launch.group)
-            event.wait()
-            seconds: float = 1e-9 * (event.profile.end - event.profile.start)
-        return seconds
+        if self._clock is None:
+            properties = cl.command_queue_properties.PROFILING_ENABLE
+            self._clock = cl.CommandQueue(self.context, self._device, properties=properties)
+        event = cl.enqueue_nd_range_kernel(self._clock, launch.kernel, launch.threads, launch.group)
+        event.wait()
+        return float(1e-9 * (event.profile.end - event.profile.start))
 
     @guarded
     def synchronize(self) -> None:
-        with self._translated():
-            self.queue.finish()
+        self.queue.finish()
         self._held.clear()
 
     # --------------------------------------------------------------------------------------- details
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Translate OpenCL errors to rlx errors."""
-        try:
-            yield
-        except cl.Error as error:
-            self._raise(error)
-
-    def _raise(self, error: cl.Error) -> NoReturn:
+    def translated(self, error: cl.Error) -> RlxError:
+        """Return the error of rlx for one of OpenCL."""
+        fact = Fact("driver", error)
         if error.code in _NO_MEMORY:
-            raise OutOfMemoryError(f"{self.place}: the device has no memory left", Fact("driver", error)) from None
-        raise DeviceLostError(f"{self.place}: the device does not answer any more", Fact("driver", error)) from None
+            return OutOfMemoryError(f"{self.place}: the device has no memory left", fact)
+        return DeviceLostError(f"{self.place}: the device does not answer any more", fact)
 
 
 def _flat(argument: Argument) -> tuple[Any, ...]:

@@ -15,6 +15,10 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from weakref import WeakMethod
 
+import pyopencl as cl
+
+from rlx_core.errors import RlxError
+
 __all__ = ["ExitGuard", "guarded"]
 
 P = ParamSpec("P")
@@ -70,18 +74,23 @@ class Guarded(Protocol):
 
     guard: ExitGuard
 
+    def translated(self, error: cl.Error) -> RlxError:
+        """Return the error of rlx for one of OpenCL."""
+
 
 D = TypeVar("D", bound=Guarded)
 
 
 def guarded(method: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P], R]:
-    """Wrap a method of a driver in calls of its guard."""
+    """Wrap a method of a driver in calls of its guard, and translate the errors of OpenCL."""
 
     @functools.wraps(method)
     def called(driver: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
         driver.guard.enter()
         try:
             return method(driver, *args, **kwargs)
+        except cl.Error as error:
+            raise driver.translated(error) from None
         finally:
             driver.guard.leave()
 

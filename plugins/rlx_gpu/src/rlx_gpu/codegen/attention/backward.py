@@ -11,12 +11,9 @@ loop kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.system.records import frozen
-from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.cotangents import STATISTICS, Cotangents
 from rlx_gpu.codegen.attention.forward import print_zeros
 from rlx_gpu.codegen.attention.score_tiles import ScoreTiles, Sums, refusal
@@ -80,14 +77,12 @@ class _Passes:
             t.begin_weights()
             with t.each_seen("key0", t.keys_seen()):
                 scores, _ = t.scores()
-                for r, row in enumerate(t.dots(_DY, _V, p.width)):
-                    for c, one in enumerate(row):
-                        t.line(f"cotangents[{t.at(t.row(r), t.column(c))}] = {one.text};")
+                t.share("cotangents", t.dots(_DY, _V, p.width))
                 t.weights(scores)
                 t.add_weights("totals")
                 t.add_weights("weighted", "cotangents")
-                t.barrier()
-            with t.each_query(), t.when(f"query0 + t < {p.sizes[QUERY]}u"):
+                t.b.barrier()
+            with t.each_query(), t.b.when(f"query0 + t < {p.sizes[QUERY]}u"):
                 self.cotangents.store_statistics(t, "query0 + t", *(t.read(name, "t") for name in STATISTICS))
         return t.done("attention_statistics")
 
@@ -101,11 +96,11 @@ class _Passes:
             # Tiles that are skipped have a dw too.
             with t.each_seen("key0", ("0u", f"{p.sizes[KEY]}u") if p.has_bias else t.keys_seen()):
                 _, cotangents = self._products(t, stores_dw=p.has_bias)
-                self._share(t, "cotangents", cotangents)
-                t.barrier()
-                t.weigh(sums, "cotangents", _K, KEY, "group_head", by_key=False, width=p.features)
-                t.barrier()
-            t.store_sums(sums, self.cotangents.result(_Q), QUERY, "head", p.features)
+                t.share("cotangents", cotangents)
+                t.b.barrier()
+                t.weigh(sums, "cotangents", _K, KEY, p.features)
+                t.b.barrier()
+            t.store_sums(sums, self.cotangents.result(_Q), QUERY, p.features)
         return t.done("attention_queries")
 
     def _keys(self) -> Function:
@@ -117,22 +112,17 @@ class _Passes:
             with t.each_sharer(), t.each_seen("query0", t.queries_seeing()):
                 self.cotangents.share_statistics(t)
                 weights, cotangents = self._products(t, stores_dw=False)
-                self._share(t, "weights", weights)
-                self._share(t, "cotangents", cotangents)
-                t.barrier()
-                t.weigh(sums, "cotangents", _Q, QUERY, "head", by_key=True, width=p.features)
-                t.weigh(values, "weights", _DY, QUERY, "head", by_key=True, width=p.width)
-                t.barrier()
-            t.store_sums(sums, self.cotangents.result(_K), KEY, "group_head", p.features)
-            t.store_sums(values, self.cotangents.result(_V), KEY, "group_head", p.width)
+                t.share("weights", weights)
+                t.share("cotangents", cotangents)
+                t.b.barrier()
+                t.weigh(sums, "cotangents", _Q, QUERY, p.features)
+                t.weigh(values, "weights", _DY, QUERY, p.width)
+                t.b.barrier()
+            t.store_sums(sums, self.cotangents.result(_K), KEY, p.features)
+            t.store_sums(values, self.cotangents.result(_V), KEY, p.width)
         return t.done("attention_keys")
 
     # ------------------------------------------------------------------------------------- one tile
-
-    def _share(self, t: ScoreTiles, array: str, values: Sequence[Sequence[Register]]) -> None:
-        for r, row in enumerate(values):
-            for c, one in enumerate(row):
-                t.line(f"{array}[{t.at(t.row(r), t.column(c))}] = {one.text};")
 
     def _products(self, t: ScoreTiles, *, stores_dw: bool) -> tuple[Sums, Sums]:
         """p and du at a thread's rows and columns, 0 where there is no such query or key."""

@@ -76,30 +76,30 @@ class Cotangents:
         self._place(t, query)
         for number, value in zip(self._statistics, (maximum, inverse, b.fmul(weighted, inverse)), strict=True):
             name, dtype = t.buffer(number, is_written=True)
-            Memory(b, t.index_type(number)).store(name, dtype, "place", value)
+            t.memory(number).store(name, dtype, "place", value)
 
     def statistics(self, t: ScoreTiles, query: str) -> list[Register]:
         """m, 1/Σ and δ of a query, zeros where there is no such query: nothing weighs there."""
         b = t.b
         statistics = [b.variable(t.zero()) for _ in self._statistics]
-        with t.when(f"{query} < {self.problem.sizes[QUERY]}u"):
+        with t.b.when(f"{query} < {self.problem.sizes[QUERY]}u"):
             self._place(t, query)
             for one, number in zip(statistics, self._statistics, strict=True):
                 name, dtype = t.buffer(number)
-                b.assign(one, Memory(b, t.index_type(number)).load(name, dtype, "place"))
+                b.assign(one, t.memory(number).load(name, dtype, "place"))
         return statistics
 
     def share_statistics(self, t: ScoreTiles) -> None:
         """Statistics of the tile's queries in shared memory."""
         with t.each_query():
             for one, array in zip(self.statistics(t, "query0 + t"), STATISTICS, strict=True):
-                t.line(f"{array}[t] = {one.text};")
-        t.barrier()
+                t.b.line(f"{array}[t] = {one.text};")
+        t.b.barrier()
 
     def _place(self, t: ScoreTiles, query: str) -> None:
         """The name of a query's place among the statistics."""
         kind = t.index_type(self._statistics[0])
-        t.line(t.language.declared(kind, "place", self._row(query, kind)))
+        t.b.let("place", self._row(query, kind), kind)
 
     def _row(self, query: str, kind: IndexType) -> str:
         _, heads, queries, _ = self.problem.sizes

@@ -70,10 +70,10 @@ def _function(problem: PlacedAttention, language: Language, machine: Machine, sc
                 shrinking = t.read("shrinking", t.row(r))
                 for one in row:
                     t.b.assign(one, t.b.fmul(one, shrinking))
-            t.weigh(sums, "weights", 2, KEY, "group_head", by_key=False, width=problem.width)
-            t.barrier()
+            t.weigh(sums, "weights", 2, KEY, problem.width)
+            t.b.barrier()
         _divide(t, sums)
-        t.store_sums(sums, result, QUERY, "head", problem.width)
+        t.store_sums(sums, result, QUERY, problem.width)
     return t.done("attention")
 
 
@@ -84,7 +84,7 @@ def _divide(t: ScoreTiles, sums: Sums) -> None:
         total = b.variable(t.read("totals", t.row(r)))
         if p.empty_row != "nan":
             is_empty = b.fcmp_ordered("==", total, b.constant(total, 0.0))
-            with t.when(is_empty.text):
+            with t.b.when(is_empty.text):
                 b.assign(total, b.constant(total, 1.0 if p.empty_row == "zero" else float(p.sizes[KEY])))
                 if p.empty_row == "uniform":
                     _add_all_values(t, row)
@@ -94,7 +94,7 @@ def _divide(t: ScoreTiles, sums: Sums) -> None:
 
 def _add_all_values(t: ScoreTiles, row: list[Register]) -> None:
     b, p = t.b, t.problem
-    with t.loop("key", "0u", f"{p.sizes[KEY]}u"):
+    with t.b.loop("key", "0u", f"{p.sizes[KEY]}u"):
         for c, one in enumerate(row):
-            with t.when(f"{t.column(c)} < {p.width}u"):
-                b.assign(one, b.fadd(one, t.load(2, KEY, "group_head", "key", t.column(c))))
+            with t.b.when(f"{t.column(c)} < {p.width}u"):
+                b.assign(one, b.fadd(one, t.load(2, KEY, "key", t.column(c))))

@@ -25,10 +25,11 @@ from rlx_gpu.codegen.functions import Function, assembled, each_group
 from rlx_gpu.codegen.indexing import IndexType, as_index, index_refusal, index_type, length_refusal, reach
 from rlx_gpu.codegen.kernels import values_refusal
 from rlx_gpu.codegen.languages import Argument, Language
-from rlx_gpu.codegen.memory import Memory, index_text
+from rlx_gpu.codegen.memory import Memory
 from rlx_gpu.codegen.reductions import Reductions
-from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.tiles import Factor, Span, bring, multiplied
+from rlx_gpu.codegen.units.head_tiles import SUBGROUPS
+from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule, kernel_reach
 
@@ -71,8 +72,7 @@ class ScoreTiles:
     Attributes:
         buffers: Buffers of the problem, then workspaces.
         arrays: The function's shared arrays in addition to the tiles of operands.
-        rows: Queries of a tile, if the capacity does not determine them.
-        threads: Threads of a group, if it is not square.
+        unit: The unit that multiplies; its subgroups own a few rows of a tile each.
         groups: Groups of the launch, set by `each_tile`.
     """
 
@@ -82,8 +82,7 @@ class ScoreTiles:
     scalars: ScalarTable
     buffers: tuple[Buffer, ...]
     arrays: tuple[str, ...]
-    rows: int | None = None
-    threads: int | None = None
+    unit: MatrixUnit | None = None
     b: TextAssembler = field(init=False)
     values: Values = field(init=False)
     size: int = field(init=False)
@@ -93,7 +92,9 @@ class ScoreTiles:
 
     def __attrs_post_init__(self) -> None:
         self.b = TextAssembler(self.language)
-        self.size = self.rows or (32 if self._nbytes(32) <= self.machine.shared_nbytes else 16)
+        self.size = 32 if self._nbytes(32) <= self.machine.shared_nbytes else 16
+        if self.unit is not None:
+            self.size = SUBGROUPS * self.unit.size
         self.across = 16
         while self.across**2 > self.machine.group:
             self.across //= 2
@@ -111,16 +112,12 @@ class ScoreTiles:
 
     @property
     def dtype(self) -> DType:
-        """Dtype of scores and sums."""
+        """Dtype of scores and sums, which is that of a register."""
         return self.problem.dtype
 
     @property
-    def held(self) -> DType:
-        return register_dtype(self.dtype)
-
-    @property
     def group(self) -> int:
-        return self.threads or self.across * self.across
+        return self.across * self.across if self.unit is None else SUBGROUPS * self.unit.threads
 
     @property
     def each(self) -> int:
@@ -129,37 +126,19 @@ class ScoreTiles:
 
     # ------------------------------------------------------------------------------------------ text
 
-    def done(self, stem: str) -> Function:
-        """The function that was written."""
-        type = self.language.type(self.held)
-        tile, pitch = self.size * (self.size + 1), DEPTH * (self.size + 1)
-        shared = [self.language.shared(type, name, pitch) for name in ("left", "right")]
-        shared += [self.language.shared(type, n, self.size if n in _ARRAYS else tile) for n in self.arrays]
-        return assembled(stem, self.b, self.arguments(), shared, self.group, self.groups)
-
-    def arguments(self) -> dict[int, Argument]:
-        """Return the buffers that are passed, by number."""
-        return {
-            i: Argument(f"m{i}", self.buffers[i].dtype, is_written) for i, is_written in sorted(self._written.items())
-        }
-
-    def line(self, text: str) -> None:
-        self.b.writer.line(text)
-
-    def let(self, name: str, text: str) -> None:
-        self.line(self.language.declared("u32", name, text))
-
-    def barrier(self) -> None:
-        self.line(self.language.barrier)
+    def done(self, stem: str, shared: Sequence[str] | None = None) -> Function:
+        """The function that was written, whose shared arrays are by default those of its products by threads."""
+        if shared is None:
+            type = self.language.type(self.dtype)
+            tile, pitch = self.size * (self.size + 1), DEPTH * (self.size + 1)
+            sizes = {"left": pitch, "right": pitch, **{n: self.size if n in _ARRAYS else tile for n in self.arrays}}
+            shared = [self.language.shared(type, name, size) for name, size in sizes.items()]
+        written = sorted(self._written.items())
+        arguments = {i: Argument(f"m{i}", self.buffers[i].dtype, is_written) for i, is_written in written}
+        return assembled(stem, self.b, arguments, shared, self.group, self.groups)
 
     def zero(self) -> Register:
-        return self.b.literal(self.held, 0)
-
-    def loop(self, name: str, start: str, stop: str, step: int = 1) -> AbstractContextManager[None]:
-        return self.b.writer.block(self.language.loop("u32", name, start, stop, f"{step}u"))
-
-    def when(self, condition: str) -> AbstractContextManager[None]:
-        return self.b.writer.block(f"if ({condition}) {{")
+        return self.b.literal(self.dtype, 0)
 
     @contextmanager
     def each_tile(self, axis: int) -> Iterator[None]:
@@ -171,35 +150,35 @@ class ScoreTiles:
         total = batch * heads * tiles
         self.groups = min(total, self.machine.most_groups)
         with each_group(self.b, "i", total, self.groups):
-            self.let(start, f"i % {tiles}u * {self.size}u")
-            self.let(head, f"i / {tiles}u % {heads}u")
-            self.let("batch", f"i / {tiles * heads}u")
+            self.b.let(start, f"i % {tiles}u * {self.size}u")
+            self.b.let(head, f"i / {tiles}u % {heads}u")
+            self.b.let("batch", f"i / {tiles * heads}u")
             if axis == QUERY:
-                self.let("group_head", f"head / {self.problem.sharing}u")
+                self.b.let("group_head", f"head / {self.problem.sharing}u")
             yield
 
     @contextmanager
     def each_sharer(self) -> Iterator[None]:
         """Loop over every head of queries that shares a head of keys."""
         sharing = self.problem.sharing
-        with self.loop("sharer", "0u", f"{sharing}u"):
-            self.let("head", f"group_head * {sharing}u + sharer")
+        with self.b.loop("sharer", "0u", f"{sharing}u"):
+            self.b.let("head", f"group_head * {sharing}u + sharer")
             yield
 
     def each_seen(self, name: str, ends: tuple[str, str], step: int | None = None) -> AbstractContextManager[None]:
         """Loop over every tile of positions from the first to the last one, in steps of a group's tile, or `step`."""
         for end, text in zip(("start", "end"), ends, strict=True):
-            self.let(end, text)
-        return self.loop(name, "start", "end", self.size if step is None else step)
+            self.b.let(end, text)
+        return self.b.loop(name, "start", "end", f"{self.size if step is None else step}u")
 
     def each_query(self) -> AbstractContextManager[None]:
         """Lines for each row `t` of a tile, a thread per row."""
-        return self.loop("t", self.language.thread, f"{self.size}u", self.group)
+        return self.b.loop("t", self.language.thread, f"{self.size}u", f"{self.group}u")
 
     def own_place(self) -> None:
         """The names of a thread's row and column."""
-        self.let("y", f"{self.language.thread} / {self.across}u")
-        self.let("x", f"{self.language.thread} % {self.across}u")
+        self.b.let("y", f"{self.language.thread} / {self.across}u")
+        self.b.let("x", f"{self.language.thread} % {self.across}u")
 
     def row(self, r: int) -> str:
         return f"(y + {r * self.across}u)"
@@ -212,7 +191,7 @@ class ScoreTiles:
         return f"{row} * {self.size + 1}u + {column}"
 
     def read(self, array: str, index: str) -> Register:
-        return self.b.named(f"{array}[{index}]", self.held)
+        return self.b.named(f"{array}[{index}]", self.dtype)
 
     def held_inside(self, base: str, shift: int, limit: int) -> str:
         """`base + shift`, at least 0 and at most `limit`."""
@@ -265,29 +244,24 @@ class ScoreTiles:
         count = len(self.problem.buffers)
         return index_type(place_reach(self.problem.place(number)) if number < count else prod(self.problem.sizes[:KEY]))
 
-    def _index(self, number: int, axis: int, head: str, position: str, feature: str) -> str:
-        factor = self.factor(number, axis)
-        size = self.buffers[number].dtype.itemsize
-        places = {BATCH: "batch", HEAD: head, axis: position, 4: feature}
-        strides = [s if a in places else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-        return index_text(
-            strides, factor.offset, size, {a: f"({text})" for a, text in places.items()}, self.index_type(number)
-        )
+    def _index(self, number: int, axis: int, position: str, feature: str) -> str:
+        places = {BATCH: "(batch)", HEAD: f"({NAMES[axis][1]})", axis: f"({position})", 4: f"({feature})"}
+        return self.factor(number, axis).index(places, self.buffers[number].dtype.itemsize, self.index_type(number))
 
-    def load(self, number: int, axis: int, head: str, position: str, feature: str) -> Register:
+    def load(self, number: int, axis: int, position: str, feature: str) -> Register:
         """An element of an operand that has heads."""
         name, dtype = self.buffer(number)
-        value = Memory(self.b, self.index_type(number)).load(
-            name, dtype, self._index(number, axis, head, position, feature)
-        )
-        return self.b.converted(value, dtype.accumulator, self.dtype)
+        index = self._index(number, axis, position, feature)
+        return self.b.converted(self.memory(number).load(name, dtype, index), dtype.accumulator, self.dtype)
 
-    def store(self, number: int, axis: int, head: str, position: str, feature: str, value: Register) -> None:
+    def store(self, number: int, axis: int, position: str, feature: str, value: Register) -> None:
         name, dtype = self.buffer(number, is_written=True)
-        index = self._index(number, axis, head, position, feature)
-        Memory(self.b, self.index_type(number)).store(
-            name, dtype, index, self.b.converted(value, self.dtype, dtype.accumulator)
-        )
+        index = self._index(number, axis, position, feature)
+        self.memory(number).store(name, dtype, index, self.b.converted(value, self.dtype, dtype.accumulator))
+
+    def memory(self, number: int) -> Memory:
+        """Return the loads and stores of a buffer."""
+        return Memory(self.b, self.index_type(number))
 
     # ---------------------------------------------------------------------------------------- scores
 
@@ -296,7 +270,7 @@ class ScoreTiles:
         _, _, queries, keys = self.problem.sizes
         sums = self.cells("dot")
         features = Span(4, "f0", depth, DEPTH)
-        with self.loop("f0", "0u", f"{depth}u", DEPTH):
+        with self.b.loop("f0", "0u", f"{depth}u", f"{DEPTH}u"):
             for number, tile, head, span in (
                 (rows, "left", "head", Span(QUERY, "query0", queries, self.size)),
                 (columns, "right", "group_head", Span(KEY, "key0", keys, self.size)),
@@ -316,9 +290,9 @@ class ScoreTiles:
                     self.group,
                     ("u32", self.index_type(number)),
                 )
-            self.barrier()
+            self.b.barrier()
             multiplied(self.b, "left", "right", (self.size, self.size), (self.across, self.across), DEPTH, sums)
-            self.barrier()
+            self.b.barrier()
         return sums
 
     def cells(self, stem: str) -> Sums:
@@ -332,15 +306,15 @@ class ScoreTiles:
         return [[s for s, _ in row] for row in pairs], [[s for _, s in row] for row in pairs]
 
     def _score(self, r: int, c: int, dot: Register) -> tuple[Register, Register | None]:
-        query, key = self.b.writer.fresh("query"), self.b.writer.fresh("key")
-        self.let(query, f"query0 + {self.row(r)}")
-        self.let(key, f"key0 + {self.column(c)}")
+        query, key = self.b.fresh("query"), self.b.fresh("key")
+        self.b.let(query, f"query0 + {self.row(r)}")
+        self.b.let(key, f"key0 + {self.column(c)}")
         return self.score(dot, query, key)
 
     def score(self, dot: Register, query: str, key: str) -> tuple[Register, Register | None]:
         """Return the score of a product: -inf without such a query or key; and for cotangents the derivative of the cap."""
         b, scores = self.b, self.problem.scores
-        score = b.variable(b.literal(self.held, -inf), "score")
+        score = b.variable(b.literal(self.dtype, -inf), "score")
         needs_slope = self.problem.is_backward and scores.slope is not None
         slope = b.variable(self.zero(), "slope") if needs_slope else None
         with self.is_there(query, key):
@@ -355,7 +329,7 @@ class ScoreTiles:
     def is_there(self, query: str, key: str) -> AbstractContextManager[None]:
         """Lines for a query and a key that there are."""
         _, _, queries, keys = self.problem.sizes
-        return self.when(f"{query} < {queries}u && {key} < {keys}u")
+        return self.b.when(f"{query} < {queries}u && {key} < {keys}u")
 
     def exp(self, x: Register) -> Register:
         return self.scalars.apply(self.b, exp.op(), (self.dtype,), (x,))
@@ -368,47 +342,53 @@ class ScoreTiles:
     def begin_weights(self) -> None:
         """No key is seen yet, by `largest` and `totals`."""
         with self.each_query():
-            self.line(f"largest[t] = {self.b.literal(self.held, -inf).text};")
+            self.b.line(f"largest[t] = {self.b.literal(self.dtype, -inf).text};")
             for name in [a for a in self.arrays if a in ("totals", "weighted")]:
-                self.line(f"{name}[t] = {self.zero().text};")
-        self.barrier()
+                self.b.line(f"{name}[t] = {self.zero().text};")
+        self.b.barrier()
+
+    def share(self, array: str, values: Sums) -> None:
+        """Write values of a thread's rows and columns to a tile."""
+        for r, row in enumerate(values):
+            for c, one in enumerate(row):
+                self.b.line(f"{array}[{self.at(self.row(r), self.column(c))}] = {one.text};")
 
     def weights(self, scores: Sums) -> None:
         """exp(score - largest) of a tile as `weights`, with the `largest` so far and by what earlier weights are `shrinking`."""
         b = self.b
-        for r, row in enumerate(scores):
-            for c, score in enumerate(row):
-                self.line(f"weights[{self.at(self.row(r), self.column(c))}] = {score.text};")
-        self.barrier()
+        self.share("weights", scores)
+        self.b.barrier()
         reductions = Reductions(b, self.scalars, self.group, None)
         with self.each_query():
-            before = b.named("largest[t]", self.held)
+            before = b.named("largest[t]", self.dtype)
             maximum = b.variable(before)
-            with self.loop("k", "0u", f"{self.size}u"):
+            with self.b.loop("k", "0u", f"{self.size}u"):
                 b.assign(
                     maximum, reductions.combined("max", self.dtype, maximum, self.read("weights", self.at("t", "k")))
                 )
-            self.line(f"largest[t] = {maximum.text};")
-            self.line(f"shrinking[t] = {self.exp(b.fsub(before, self.finite(maximum))).text};")
-        self.barrier()
+            self.b.line(f"largest[t] = {maximum.text};")
+            self.b.line(f"shrinking[t] = {self.exp(b.fsub(before, self.finite(maximum))).text};")
+        self.b.barrier()
         for r, row in enumerate(scores):
             maximum = self.finite(self.read("largest", self.row(r)))
             for c, score in enumerate(row):
-                self.line(f"weights[{self.at(self.row(r), self.column(c))}] = {self.exp(b.fsub(score, maximum)).text};")
-        self.barrier()
+                self.b.line(
+                    f"weights[{self.at(self.row(r), self.column(c))}] = {self.exp(b.fsub(score, maximum)).text};"
+                )
+        self.b.barrier()
 
     def add_weights(self, name: str, factor: str | None = None) -> None:
         """The sum of each query's weights, or of their products with another tile, added to what has shrunk."""
         b = self.b
         with self.each_query():
             total = b.variable(b.fmul(self.read(name, "t"), self.read("shrinking", "t")))
-            with self.loop("k", "0u", f"{self.size}u"):
+            with self.b.loop("k", "0u", f"{self.size}u"):
                 weight = self.read("weights", self.at("t", "k"))
                 if factor is None:
                     b.assign(total, b.fadd(total, weight))
                 else:
                     b.assign(total, b.fma(weight, self.read(factor, self.at("t", "k")), total))
-            self.line(f"{name}[t] = {total.text};")
+            self.b.line(f"{name}[t] = {total.text};")
 
     # ------------------------------------------------------------------------------------------ sums
 
@@ -417,27 +397,27 @@ class ScoreTiles:
         columns = -(-width // self.across)
         return [[self.b.variable(self.zero(), "sum") for _ in range(columns)] for _ in range(self.each)]
 
-    def weigh(self, sums: Sums, array: str, number: int, axis: int, head: str, *, by_key: bool, width: int) -> None:
-        """Rows of an operand, along `axis` of the scores, weighed by a tile and added to sums a query or, `by_key`, a key."""
-        b = self.b
-        start, extent = ("query0" if axis == QUERY else "key0"), self.problem.sizes[axis]
+    def weigh(self, sums: Sums, array: str, number: int, axis: int, width: int) -> None:
+        """Rows of an operand, along `axis` of the scores, weighed by a tile and added to sums of rows along the other axis."""
+        b, (start, _), extent = self.b, NAMES[axis], self.problem.sizes[axis]
         left = f"{extent}u - {start}"
-        stop = b.writer.fresh("stop")
-        self.let(stop, self.language.select(f"({left} < {self.size}u)", left, f"{self.size}u"))
-        with self.loop("k", "0u", stop):
-            indices = [self.at("k", self.row(r)) if by_key else self.at(self.row(r), "k") for r in range(self.each)]
+        stop = b.fresh("stop")
+        self.b.let(stop, self.language.select(f"({left} < {self.size}u)", left, f"{self.size}u"))
+        with self.b.loop("k", "0u", stop):
+            rows = [self.row(r) for r in range(self.each)]
+            indices = [self.at("k", row) if axis == QUERY else self.at(row, "k") for row in rows]
             weights = [self.read(array, index) for index in indices]
             for c in range(len(sums[0])):
-                with self.when(f"{self.column(c)} < {width}u"):
-                    value = self.load(number, axis, head, f"{start} + k", self.column(c))
+                with self.b.when(f"{self.column(c)} < {width}u"):
+                    value = self.load(number, axis, f"{start} + k", self.column(c))
                     for weight, row in zip(weights, sums, strict=True):
                         b.assign(row[c], b.fma(weight, value, row[c]))
 
-    def store_sums(self, sums: Sequence[Sequence[Register]], number: int, axis: int, head: str, width: int) -> None:
+    def store_sums(self, sums: Sums, number: int, axis: int, width: int) -> None:
         """Sums as rows of a result."""
-        start, extent = ("query0" if axis == QUERY else "key0"), self.problem.sizes[axis]
+        (start, _), extent = NAMES[axis], self.problem.sizes[axis]
         for r, row in enumerate(sums):
-            with self.when(f"{start} + {self.row(r)} < {extent}u"):
+            with self.b.when(f"{start} + {self.row(r)} < {extent}u"):
                 for c, one in enumerate(row):
-                    with self.when(f"{self.column(c)} < {width}u"):
-                        self.store(number, axis, head, f"{start} + {self.row(r)}", self.column(c), one)
+                    with self.b.when(f"{self.column(c)} < {width}u"):
+                        self.store(number, axis, f"{start} + {self.row(r)}", self.column(c), one)

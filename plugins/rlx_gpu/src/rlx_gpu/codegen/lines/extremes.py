@@ -85,7 +85,7 @@ class _Stages:
             key, place = self._of_thread(t, line, start, stop, is_first, is_group)
             if is_group:
                 key, place = self._of_group(t, key, place)
-            with t.when(f"{t.thread} == 0u") if is_group else nullcontext():
+            with t.b.when(f"{t.thread} == 0u") if is_group else nullcontext():
                 self._store(t, t.wide(i), line, key, place, is_last)
         return t.done("extreme")
 
@@ -107,7 +107,7 @@ class _Stages:
             # The largest key can be an element's key too; its place is not yet known then.
             is_better = b.icmp_unsigned("<", key, best)
             is_earlier = b.and_(b.icmp_unsigned("==", key, best), b.icmp_unsigned("<", here, place))
-            with t.when(f"{is_better.text} || {is_earlier.text}"):
+            with t.b.when(f"{is_better.text} || {is_earlier.text}"):
                 b.assign(best, key)
                 b.assign(place, here)
         return best, place

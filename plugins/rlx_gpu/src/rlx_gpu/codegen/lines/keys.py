@@ -39,5 +39,5 @@ def count_before(t: Template, key: Register, takes_equal: str, count: str, load:
         is_less = t.b.icmp_unsigned("<", candidate, key).text
         is_equal = t.b.icmp_unsigned("==", candidate, key).text
         is_before = t.number(f"{is_less} || ({takes_equal} && {is_equal})", "is_before", "bool")
-        t.writer.line(f"if ({is_before}) {{ {low} = {middle} + 1u; }} else {{ {high} = {middle}; }}")
+        t.b.line(f"if ({is_before}) {{ {low} = {middle} + 1u; }} else {{ {high} = {middle}; }}")
     return low

@@ -88,9 +88,10 @@ class Rule:
         """Two stretches as one."""
         b, op = self.b, self.problem.op
         if op is LinearRecurrence:
-            return self._product(left[0], right[0]), self._sum(self._product(right[0], left[1]), right[1])
+            slope, shifted = self._product(left[0], right[0]), self._product(right[0], left[1])
+            return slope, self._reductions.combined("sum", self.dtype, shifted, right[1])
         if op is CumLogSumExp:
-            (peak,) = (self._reductions.combined("max", self.dtype, left[0], right[0]),)
+            peak = self._reductions.combined("max", self.dtype, left[0], right[0])
             base = self._finite(peak)
             shares = [b.fmul(total, self._decay(old, base)) for old, total in (left, right)]
             return peak, b.fadd(*shares)
@@ -110,9 +111,6 @@ class Rule:
 
     def _product(self, x: Register, y: Register) -> Register:
         return self._reductions.combined("prod", self.dtype, x, y)
-
-    def _sum(self, x: Register, y: Register) -> Register:
-        return self._reductions.combined("sum", self.dtype, x, y)
 
     def _exp(self, x: Register) -> Register:
         return self.scalars.apply(self.b, exp.op(), (self.dtype,), (x,))

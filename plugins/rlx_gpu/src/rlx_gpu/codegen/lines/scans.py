@@ -7,7 +7,7 @@ and then the parts as if they were lines. Tiles and parts follow from shapes alo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from rlx_core.codegen.scalars.table import ScalarTable
@@ -49,9 +49,10 @@ def print_scan(problem: ScanProblem, language: Language, machine: Machine, scala
     parts, size = _parts(problem, machine, is_group)
     stages = _Stages(problem, language, machine, scalars, is_group, parts, size)
     if parts == 1:
-        return Printed((stages.scan(is_carried=False),))
+        return Printed((stages.over_parts("scan", is_carried=False),))
+    functions = stages.over_parts("scan_totals"), stages.carries(), stages.over_parts("scan", is_carried=True)
     nbytes = problem.lines * parts * stages.itemsize
-    return Printed((stages.totals(), stages.carries(), stages.scan(is_carried=True)), (nbytes,) * registers_of(problem))
+    return Printed(functions, (nbytes,) * registers_of(problem))
 
 
 def _parts(problem: ScanProblem, machine: Machine, is_group: bool) -> tuple[int, int]:
@@ -111,19 +112,6 @@ class _Stages:
 
     # ---------------------------------------------------------------------------------------- stages
 
-    def totals(self) -> Function:
-        """Return the function that computes the total of every part."""
-
-        def write(t: Template, rule: Rule, share: str, line: _Line) -> None:
-            for number, register in zip(self.workspaces, line.carried, strict=True):
-                t.memory.store(t.buffer(number, rule.dtype, is_written=True), rule.dtype, share, register)
-
-        return self._over_parts("scan_totals", False, write, is_shown=False)
-
-    def scan(self, *, is_carried: bool) -> Function:
-        """Return the function that computes the results of every part; the workspaces contain the state carried into it."""
-        return self._over_parts("scan", is_carried, None, is_shown=True)
-
     def carries(self) -> Function:
         """Return the function that computes the state carried into each part from the totals before it; one thread per line."""
         t = self._template(self.machine.group)
@@ -139,14 +127,14 @@ class _Stages:
                 self._carry(t, rule, state, done, f"{part} > 0u")
         return t.done("scan_carries")
 
-    def _over_parts(
-        self,
-        stem: str,
-        is_carried: bool,
-        write: Callable[[Template, Rule, str, _Line], None] | None,
-        *,
-        is_shown: bool,
-    ) -> Function:
+    def over_parts(self, stem: str, *, is_carried: bool | None = None) -> Function:
+        """Return the function that computes the results of every part.
+
+        Args:
+            is_carried: Whether the workspaces contain the state carried into a part; if `None`, the total of every part is
+                computed, and written to them.
+        """
+        is_shown = is_carried is not None
         p, shares = self.problem, self.problem.lines * self.parts
         items = min(ITEMS, max(-(-self.size // 32), 1))
         group = self.machine.group
@@ -176,9 +164,11 @@ class _Stages:
                 self._by_group(t, rule, line, arrays, items, is_shown)
             else:
                 self._by_thread(t, rule, line, is_shown)
-            if write is not None:
-                with t.when(f"{t.thread} == 0u") if self.is_group else nullcontext():
-                    write(t, rule, share, line)
+            if not is_shown:
+                with t.b.when(f"{t.thread} == 0u") if self.is_group else nullcontext():
+                    for workspace, register in zip(self.workspaces, line.carried, strict=True):
+                        name = t.buffer(workspace, rule.dtype, is_written=True)
+                        t.memory.store(name, rule.dtype, share, register)
         return t.done(stem)
 
     def _template(self, group: int) -> Template:
@@ -207,8 +197,8 @@ class _Stages:
                 zero = b.literal(rule.register, 0)
                 x = tuple(b.variable(zero) for _ in range(self.operands))
                 index = t.variable("0u", "at", t.kind)
-                with t.when(f"{j} < {line.end}"):
-                    t.writer.line(f"{index} = {self._index(t, line, j)};")
+                with t.b.when(f"{j} < {line.end}"):
+                    t.b.line(f"{index} = {self._index(t, line, j)};")
                     for name, value in zip(x, self._elements(t, rule, index), strict=True):
                         b.assign(name, value)
                     joined = rule.joined(stretch, rule.element(x)) if item else rule.element(x)
@@ -217,32 +207,32 @@ class _Stages:
                 elements.append(x)
             self._scanned(t, rule, arrays, stretch)
             before = tuple(b.variable(r) for r in line.carried)
-            with t.when(f"{t.thread} > 0u"):
+            with t.b.when(f"{t.thread} > 0u"):
                 preceding = tuple(t.read(a, rule.register, f"{t.thread} - 1u") for a in arrays)
                 self._carry(t, rule, before, preceding, line.has_carry.format(start))
             if is_shown:
                 for (j, index), x in zip(indices, elements, strict=True):
-                    with t.when(f"{j} < {line.end}"):
+                    with t.b.when(f"{j} < {line.end}"):
                         self._step(t, rule, before, x, line.has_carry.format(j), index, True)
             carried = tuple(t.read(a, rule.register, f"{t.group - 1}u") for a in arrays)
             self._carry(t, rule, line.carried, carried, line.has_carry.format(start))
-            t.barrier()
+            t.b.barrier()
 
     def _scanned(self, t: Template, rule: Rule, arrays: Sequence[str], stretch: State) -> None:
         """Arrays that hold at each thread the stretches up to its own, joined: over 1, 2, 4, … threads."""
         for array, register in zip(arrays, stretch, strict=True):
             t.write(array, t.thread, register)
-        t.barrier()
+        t.b.barrier()
         distance = t.variable("1u", "distance")
         with t.forever_while(f"{distance} < {t.group}u"):
-            with t.when(f"{t.thread} >= {distance}"):
+            with t.b.when(f"{t.thread} >= {distance}"):
                 left = tuple(t.read(a, rule.register, f"{t.thread} - {distance}") for a in arrays)
                 self._assign(t, stretch, rule.joined(left, stretch))
-            t.barrier()
+            t.b.barrier()
             for array, register in zip(arrays, stretch, strict=True):
                 t.write(array, t.thread, register)
-            t.writer.line(f"{distance} = {distance} * 2u;")
-            t.barrier()
+            t.b.line(f"{distance} = {distance} * 2u;")
+            t.b.barrier()
 
     # -------------------------------------------------------------------------------------- elements
 
@@ -268,12 +258,12 @@ class _Stages:
         if self.problem.op is not LinearRecurrence:
             self._assign(t, carried, rule.joined(carried, stretch))
             return
-        with t.writer.block(f"if ({has_carry}) {{", "} else {"):
+        with t.b.block(f"if ({has_carry}) {{", "} else {"):
             self._assign(t, carried, rule.joined(carried, stretch))
-        t.writer.depth += 1
+        t.b.depth += 1
         self._assign(t, carried, stretch)
-        t.writer.depth -= 1
-        t.writer.line("}")
+        t.b.depth -= 1
+        t.b.line("}")
 
     @staticmethod
     def _assign(t: Template, names: State, values: State) -> None:

@@ -166,7 +166,7 @@ class _Plan:
             for item in range(items):
                 position, tile = self._own(t, i, item, each, width)
                 rank = t.number(f"{position} % {width}u", "rank")
-                with t.when(f"{tile} < {cut.lines * cut.tiles}u && {rank} < {count}u"):
+                with t.b.when(f"{tile} < {cut.lines * cut.tiles}u && {rank} < {count}u"):
                     self._release(t, to, cut, tile, rank, (keys, places, position))
         return t.done("sort_tiles")
 
@@ -183,7 +183,7 @@ class _Plan:
         j = t.number(f"({tile} % {cut.tiles}u) * {cut.width}u + {within}", "j", t.kind)
         key = t.b.variable(t.b.literal(self.key, -1))
         place = t.b.variable(t.b.literal(i32, -1))
-        with t.when(f"{tile} < {cut.lines * cut.tiles}u && {j} < {cut.size}u"):
+        with t.b.when(f"{tile} < {cut.lines * cut.tiles}u && {j} < {cut.size}u"):
             line = t.number(f"{tile} / {cut.tiles}u", "line", t.kind)
             if source is None:
                 p = self.problem
@@ -209,18 +209,18 @@ class _Plan:
             self._result(t, line, rank, t.read(places, i32, position))
             return
         j = t.number(f"{tile} % {cut.tiles}u * {cut.leading}u + {rank}", "j", t.kind)
-        with t.when(f"{j} < {cut.room}u"):
+        with t.b.when(f"{j} < {cut.room}u"):
             key, place = t.read(keys, self.key, position), t.read(places, i32, position)
             self._stored(t, to, f"{line} * {cut.room}u + {j}", key, place)
 
     def _sorted(self, t: Template, keys: str, places: str, width: int, items: int) -> None:
         """Runs of one element merged to runs of `width`."""
         type = self.language.type
-        arrays = [t.writer.fresh(stem) for stem in ("key", "place", "to")]
+        arrays = [t.b.fresh(stem) for stem in ("key", "place", "to")]
         for name, dtype in zip(arrays, (self.key, i32, i32), strict=True):
-            t.writer.line(self.language.array(type(dtype), name, items))
+            t.b.line(self.language.array(type(dtype), name, items))
         run = t.variable("1u", "run")
-        t.barrier()
+        t.b.barrier()
         with t.forever_while(f"{run} < {width}u"):
             with t.loop("0u", f"{items}u", stem="e") as e:
                 position = t.number(f"{e} * {t.group}u + {t.thread}", "p")
@@ -233,13 +233,13 @@ class _Plan:
                 t.write(arrays[0], e, key)
                 t.write(arrays[1], e, t.read(places, i32, position))
                 t.write(arrays[2], e, t.word(t.number(f"{first} + ({position} - {run_start}) + {before}", "rank")))
-            t.barrier()
+            t.b.barrier()
             with t.loop("0u", f"{items}u", stem="e") as e:
                 to = t.number(f"{arrays[2]}[{e}]", "to")
                 t.write(keys, to, t.read(arrays[0], self.key, e))
                 t.write(places, to, t.read(arrays[1], i32, e))
-            t.writer.line(f"{run} = {run} * 2u;")
-            t.barrier()
+            t.b.line(f"{run} = {run} * 2u;")
+            t.b.barrier()
 
     # ---------------------------------------------------------------------------------------- merges
 
@@ -268,7 +268,7 @@ class _Plan:
                 place = t.memory.load(t.buffer(source.places, i32), i32, i)
                 self._stored(t, to, f"{start} + {rank}", key, place)
             else:
-                with t.when(f"{rank} < {self.problem.kept}u"):
+                with t.b.when(f"{rank} < {self.problem.kept}u"):
                     place = t.memory.load(t.buffer(source.places, i32), i32, i)
                     self._result(t, line, rank, place)
         return t.done("merge_runs")

@@ -21,7 +21,6 @@ from rlx_gpu.codegen.languages import Argument, Language
 from rlx_gpu.codegen.memory import Memory
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.walks import Machine
-from rlx_gpu.codegen.writer import Writer
 
 __all__ = ["Template", "bits_dtype"]
 
@@ -62,10 +61,6 @@ class Template:
         return index_type(self.elements)
 
     @property
-    def writer(self) -> Writer:
-        return self.b.writer
-
-    @property
     def thread(self) -> str:
         return self.language.thread
 
@@ -88,23 +83,20 @@ class Template:
         return self.b.named(f"{name}[{index}]", register_dtype(dtype))
 
     def write(self, name: str, index: str, value: Register) -> None:
-        self.writer.line(f"{name}[{index}] = {value.text};")
+        self.b.line(f"{name}[{index}] = {value.text};")
 
     # ------------------------------------------------------------------------------------------ text
 
-    def barrier(self) -> None:
-        self.writer.line(self.language.barrier)
-
     def number(self, text: str, stem: str = "n", kind: str = "u32") -> str:
         """A name for a whole number."""
-        name = self.writer.fresh(stem)
-        self.writer.line(self.language.declared(kind, name, text))
+        name = self.b.fresh(stem)
+        self.b.let(name, text, kind)
         return name
 
     def variable(self, text: str, stem: str = "n", kind: str = "u32") -> str:
         """A name for a whole number that changes."""
-        name = self.writer.fresh(stem)
-        self.writer.line(self.language.variable(kind, name, text))
+        name = self.b.fresh(stem)
+        self.b.line(self.language.variable(kind, name, text))
         return name
 
     def wide(self, text: str) -> str:
@@ -129,20 +121,15 @@ class Template:
 
     @contextmanager
     def loop(self, start: str, stop: str, step: str = "1u", stem: str = "k", kind: str = "u32") -> Iterator[str]:
-        name = self.writer.fresh(stem)
-        with self.writer.block(self.language.loop(kind, name, start, stop, step)):
+        name = self.b.fresh(stem)
+        with self.b.loop(name, start, stop, step, kind):
             yield name
 
     @contextmanager
     def forever_while(self, condition: str) -> Iterator[None]:
         """Lines that repeat as long as a condition on variables holds."""
-        with self.writer.block(self.language.forever):
-            self.writer.line(f"if (!({condition})) {{ break; }}")
-            yield
-
-    @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        with self.writer.block(f"if ({condition}) {{"):
+        with self.b.block(self.language.forever):
+            self.b.line(f"if (!({condition})) {{ break; }}")
             yield
 
     # ---------------------------------------------------------------------------------------- shares
@@ -151,7 +138,7 @@ class Template:
     def each_group(self, shares: int) -> Iterator[str]:
         """The number of a share that the whole group has; it may have several."""
         self._groups = max(min(shares, self.machine.most_groups), 1)
-        name = self.writer.fresh("i")
+        name = self.b.fresh("i")
         with each_group(self.b, name, shares, self._groups):
             yield name
 

@@ -18,7 +18,7 @@ from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.score_tiles import ScoreTiles
 from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.languages import Language
-from rlx_gpu.codegen.units.head_tiles import SUBGROUPS, HeadTile, keys_at_once
+from rlx_gpu.codegen.units.head_tiles import HeadTile, keys_at_once
 from rlx_gpu.codegen.units.head_units import HeadUnits
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.online_softmax import OnlineSoftmax
@@ -31,9 +31,7 @@ def print_unit_attention(
     problem: PlacedAttention, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
 ) -> Function:
     """Return the function that computes attention on the unit that `unit_for_attention` selected."""
-    t = ScoreTiles(
-        problem, language, machine, scalars, problem.buffers, (), SUBGROUPS * unit.size, SUBGROUPS * unit.threads
-    )
+    t = ScoreTiles(problem, language, machine, scalars, problem.buffers, (), unit)
     count = keys_at_once(problem, unit, machine)
     assert count is not None, "there is room for its tiles"
     printing = _Printing(HeadUnits(t, unit), count)
@@ -64,10 +62,10 @@ class _Printing:
         h.bring(self.queries)
         h.await_copies(0)
         h.own("queries", self.queries)
-        t.line(f"rlx_sums sums[{self.values.parts}] = {{}};")
+        t.b.line(f"rlx_sums sums[{self.values.parts}] = {{}};")
         softmax.begin()
         with t.each_seen("key0", t.keys_seen(), self.count):
-            t.barrier()  # the tiles before are read by all
+            t.b.barrier()  # the tiles before are read by all
             h.bring(self.keys)
             h.bring(self.values)
             h.await_copies(1)
@@ -76,8 +74,8 @@ class _Printing:
             h.await_copies(0)
             with h.each_of(self.values.parts) as (place, row):
                 shrunk = t.b.fmul(h.named(f"sums{place}"), h.named(f"shrinking[{row}]"))
-                t.line(f"sums{place} = {shrunk.text};")
-            with t.b.writer.block(h.unrolled("k", softmax.parts)):
+                t.b.line(f"sums{place} = {shrunk.text};")
+            with t.b.unrolled("k", softmax.parts):
                 h.weigh("sums", "scores[k]", self.values, f"k * {h.unit.size}u")
         self._divide()
 
@@ -92,8 +90,8 @@ class _Printing:
         with h.each_row():
             if p.empty_row != "nan":
                 is_empty = b.fcmp_ordered("==", h.named("totals[r]"), b.literal(f32, 0))
-                with t.when(is_empty.text):
-                    t.line(f"totals[r] = {b.literal(f32, 1 if p.empty_row == 'zero' else p.sizes[KEY]).text};")
+                with t.b.when(is_empty.text):
+                    t.b.line(f"totals[r] = {b.literal(f32, 1 if p.empty_row == 'zero' else p.sizes[KEY]).text};")
 
         def mean(one: Register, row: str) -> Register:
             return b.fdiv(one, h.named(f"totals[{row}]"))
@@ -102,11 +100,11 @@ class _Printing:
 
     def _add_all_values(self, place: str, row: str) -> None:
         h, t, b = self.h, self.h.t, self.h.t.b
-        t.let("feature", h.column)
+        t.b.let("feature", h.column)
         is_empty = b.fcmp_ordered("==", h.named(f"totals[{row}]"), b.literal(f32, 0))
         with (
-            t.when(f"{is_empty.text} && feature < {t.problem.width}u"),
-            t.loop("key", "0u", f"{t.problem.sizes[KEY]}u"),
+            t.b.when(f"{is_empty.text} && feature < {t.problem.width}u"),
+            b.loop("key", "0u", f"{t.problem.sizes[KEY]}u"),
         ):
-            value = t.load(2, KEY, "group_head", "key", "feature")
-            t.line(f"sums{place} = {b.fadd(h.named(f'sums{place}'), value).text};")
+            value = t.load(2, KEY, "key", "feature")
+            t.b.line(f"sums{place} = {b.fadd(h.named(f'sums{place}'), value).text};")

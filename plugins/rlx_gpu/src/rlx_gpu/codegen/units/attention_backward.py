@@ -24,7 +24,7 @@ from rlx_gpu.codegen.attention.cotangents import STATISTICS, Cotangents
 from rlx_gpu.codegen.attention.score_tiles import ScoreTiles
 from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.languages import Language
-from rlx_gpu.codegen.units.head_tiles import SUBGROUPS, HeadTile
+from rlx_gpu.codegen.units.head_tiles import HeadTile
 from rlx_gpu.codegen.units.head_units import HeadUnits
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.online_softmax import OnlineSoftmax
@@ -48,8 +48,7 @@ def print_unit_cotangents(
     language = evolve(language, head=unit.roomy_head or language.head)
 
     def begun(axis: int, *outputs: int) -> _Printing:
-        rows, threads = SUBGROUPS * unit.size, SUBGROUPS * unit.threads
-        t = ScoreTiles(cotangents.problem, language, machine, scalars, cotangents.buffers, (), rows, threads)
+        t = ScoreTiles(cotangents.problem, language, machine, scalars, cotangents.buffers, (), unit)
         return _Printing(HeadUnits(t, unit), cotangents, axis, outputs)
 
     of_queries = begun(QUERY, _Q).statistics(), begun(QUERY, _Q).queries()
@@ -103,23 +102,23 @@ class _Printing:
         with t.each_tile(QUERY):
             self._own()
             softmax.begin()
-            t.line(f"f32 weighted[{h.unit.rows}] = {{}};")
+            t.b.line(f"f32 weighted[{h.unit.rows}] = {{}};")
             with t.each_seen("key0", t.keys_seen()):
                 self._walk()
                 h.dots("scores", "own_left", self.walked[0], softmax.parts)
                 h.dots("products", "own_right", self.walked[1], softmax.parts)
                 softmax.weigh()
                 with h.each_row():
-                    t.line(f"weighted[r] = {t.b.fmul(h.named('weighted[r]'), h.named('shrinking[r]')).text};")
+                    t.b.line(f"weighted[r] = {t.b.fmul(h.named('weighted[r]'), h.named('shrinking[r]')).text};")
                 with h.each_of(softmax.parts) as (place, row):
                     factors = h.named(f"scores{place}"), h.named(f"products{place}")
-                    t.line(f"weighted[{row}] = {t.b.fma(*factors, h.named(f'weighted[{row}]')).text};")
+                    t.b.line(f"weighted[{row}] = {t.b.fma(*factors, h.named(f'weighted[{row}]')).text};")
             with h.each_row():
                 h.add_up("totals")
                 h.add_up("weighted")
-                t.let("query", "query0 + first + rlx_sum_row(r)")
+                t.b.let("query", "query0 + first + rlx_sum_row(r)")
                 is_first = f"({t.language.thread} & {sum(h.unit.distances)}u) == 0u"
-                with t.when(f"{is_first} && query < {t.problem.sizes[QUERY]}u"):
+                with t.b.when(f"{is_first} && query < {t.problem.sizes[QUERY]}u"):
                     maximum, total, weighted = (h.named(f"{name}[r]") for name in STATISTICS)
                     self.cotangents.store_statistics(t, "query", maximum, total, weighted)
         return self._done("attention_statistics")
@@ -129,11 +128,11 @@ class _Printing:
         with t.each_tile(QUERY):
             self._own()
             for name in STATISTICS:
-                t.line(f"f32 {name}[{h.unit.rows}];")
+                t.b.line(f"f32 {name}[{h.unit.rows}];")
             with h.each_row():
-                t.let("query", "query0 + first + rlx_sum_row(r)")
+                t.b.let("query", "query0 + first + rlx_sum_row(r)")
                 for one, name in zip(self.cotangents.statistics(t, "query"), STATISTICS, strict=True):
-                    t.line(f"{name}[r] = {one.text};")
+                    t.b.line(f"{name}[r] = {one.text};")
             self._no_sums()
             # Tiles that are skipped have a dw too.
             with t.each_seen("key0", ("0u", f"{p.sizes[KEY]}u") if p.has_bias else t.keys_seen()):
@@ -169,7 +168,7 @@ class _Printing:
     def _walk(self) -> None:
         """The tiles of a turn, once all have read those before."""
         h = self.h
-        self.t.barrier()
+        self.t.b.barrier()
         for tile in self.walked:
             h.bring(tile)
         h.await_copies(0)
@@ -182,12 +181,12 @@ class _Printing:
 
     def _no_sums(self) -> None:
         for number in self.requested:
-            self.t.line(f"rlx_sums sums{number}[{self.walked[_SUMMED[number][1]].parts}] = {{}};")
+            self.t.b.line(f"rlx_sums sums{number}[{self.walked[_SUMMED[number][1]].parts}] = {{}};")
 
     def _add(self) -> None:
         """Accumulate a tile's contribution to the sums, a unit of its rows at a time, from row `part` on."""
         h = self.h
-        with self.t.loop("part", "0u", f"{self.t.size}u", h.unit.size):
+        with self.t.b.loop("part", "0u", f"{self.t.size}u", f"{h.unit.size}u"):
             for name, tile in zip(("scores", "products"), self._factors(self.walked), strict=False):
                 h.dots(name, f"own_{tile.name}", tile, 1, "part")
             self._weigh()
@@ -201,8 +200,8 @@ class _Printing:
         with h.each_of(1) as (place, row):
             walked = f"part + {h.column}"
             query, key = (h.row, walked) if self.axis == QUERY else (walked, h.row)
-            t.let("query", f"query0 + {query}")
-            t.let("key", f"key0 + {key}")
+            t.b.let("query", f"query0 + {query}")
+            t.b.let("key", f"key0 + {key}")
             score, slope = t.score(h.named(f"scores{place}"), "query", "key")
             weight, cotangent = b.variable(t.zero(), "weight"), b.variable(t.zero(), "cotangent")
             with t.is_there("query", "key"):
@@ -213,9 +212,9 @@ class _Printing:
                     if self.axis == QUERY and t.problem.has_bias:
                         self.cotangents.store_dw(t, "query", "key", dw)
                     b.assign(cotangent, dw if slope is None else b.fmul(dw, slope))
-            t.line(f"scores{place} = {weight.text};")
+            t.b.line(f"scores{place} = {weight.text};")
             if self.has_products:
-                t.line(f"products{place} = {cotangent.text};")
+                t.b.line(f"products{place} = {cotangent.text};")
 
     def _store(self) -> None:
         p = self.t.problem

@@ -15,11 +15,13 @@ from rlx_gpu.codegen.walks import Machine
 __all__ = ["SUBGROUPS", "HeadTile", "keys_at_once", "unit_for_attention", "unit_refusal"]
 
 SUBGROUPS: Final = 4
+"""Subgroups of a group: all read one tile of keys in shared memory, and 128 threads may have the most registers each."""
 
 KEYS: Final = 64
 """Maximum number of keys in a tile of the forward pass."""
 
 FEWEST_KEYS: Final = 16
+"""Keys of the smallest tile, which are the columns of one product of the largest unit."""
 
 WIDEST: Final = 128
 """Features up to which a thread's queries and sums fit into its registers."""

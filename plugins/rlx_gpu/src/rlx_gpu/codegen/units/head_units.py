@@ -6,19 +6,18 @@ A group is a few subgroups, each of which owns a unit's rows of a tile: in the t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from rlx_core.codegen.attention_scores import BATCH, HEAD
 from rlx_core.ir.dtypes import f32
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.score_tiles import NAMES, ScoreTiles
-from rlx_gpu.codegen.functions import Function, assembled
-from rlx_gpu.codegen.memory import index_text
+from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.registers import spelled, stored_dtype
-from rlx_gpu.codegen.units.head_tiles import SUBGROUPS, HeadTile
+from rlx_gpu.codegen.units.head_tiles import HeadTile
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
-from rlx_gpu.codegen.units.tiles import COPIED
+from rlx_gpu.codegen.units.tiles import COPIED, copied_at_once
 
 __all__ = ["HeadUnits"]
 
@@ -29,10 +28,6 @@ class HeadUnits:
 
     t: ScoreTiles
     unit: MatrixUnit
-
-    @property
-    def group(self) -> int:
-        return SUBGROUPS * self.unit.threads
 
     @property
     def type(self) -> str:
@@ -47,11 +42,7 @@ class HeadUnits:
         aligned = f"__attribute__((aligned({COPIED}))) {self.type}"
         shared = [language.shared(aligned, name, elements) for name, elements in sizes.items()]
         shared += [language.shared(language.type(f32), name, self.t.size) for name in arrays]
-        return assembled(stem, self.t.b, self.t.arguments(), shared, self.group, self.t.groups)
-
-    def unrolled(self, name: str, count: int) -> str:
-        language = self.t.language
-        return language.unrolled + language.loop("u32", name, "0u", f"{count}u", "1u")
+        return self.t.done(stem, shared)
 
     # ----------------------------------------------------------------------------------------- tiles
 
@@ -62,7 +53,7 @@ class HeadUnits:
 
     def own_rows(self) -> None:
         """Define the index of a subgroup's first row."""
-        self.t.let("first", f"{self.t.language.thread} / {self.unit.threads}u * {self.unit.size}u")
+        self.t.b.let("first", f"{self.t.language.thread} / {self.unit.threads}u * {self.unit.size}u")
 
     def bring(self, tile: HeadTile) -> None:
         """Copy a tile of positions from the first one on to shared memory, padded with zeros."""
@@ -70,40 +61,29 @@ class HeadUnits:
         name, dtype = t.buffer(tile.number)
         factor = t.factor(tile.number, tile.axis)
         (start, head), extent = NAMES[tile.axis], problem.sizes[tile.axis]
-        width = self._copied_at_once(tile)
-        e, row, feature, position = (t.b.writer.fresh(stem) for stem in ("e", "row", "f", "at"))
+        width = copied_at_once(factor, len(factor.strides), tile.features, t.buffers[tile.number])
+        e, row, feature, position = (t.b.fresh(stem) for stem in ("e", "row", "f", "at"))
         runs = tile.depth // width
         # Copies of elements are too many to be all on their way in registers.
-        unrolled = t.language.unrolled if width > 1 else ""
-        with t.b.writer.block(
-            unrolled + t.language.loop("u32", e, t.language.thread, f"{tile.positions * runs}u", f"{self.group}u")
-        ):
-            t.let(row, f"{e} / {runs}u")
-            t.let(feature, f"{e} % {runs}u * {width}u")
-            t.let(position, f"{start} + {row}")
-            t.line(f"const bool {e}_is = {position} < {extent}u && {feature} < {tile.features}u;")
+        stop, step, is_unrolled = f"{tile.positions * runs}u", f"{t.group}u", width > 1
+        with t.b.loop(e, t.language.thread, stop, step, is_unrolled=is_unrolled):
+            t.b.let(row, f"{e} / {runs}u")
+            t.b.let(feature, f"{e} % {runs}u * {width}u")
+            t.b.let(position, f"{start} + {row}")
+            t.b.line(f"const bool {e}_is = {position} < {extent}u && {feature} < {tile.features}u;")
             places = {BATCH: "batch", HEAD: head, tile.axis: position, 4: feature}
-            strides = [s if a in places else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-            index = index_text(strides, factor.offset, dtype.itemsize, places, t.index_type(tile.number))
+            index = factor.index(places, dtype.itemsize, t.index_type(tile.number))
             to = f"{tile.name}[{row} * {tile.step}u + {feature}]"
             if width == 1:
-                t.line(f"{to} = {e}_is ? {name}[{index}] : ({self.type})0;")
+                t.b.line(f"{to} = {e}_is ? {name}[{index}] : ({self.type})0;")
             else:
-                t.line(f"rlx_copy_ahead(&{to}, &{name}[{e}_is ? {index} : 0u], {e}_is);")
-        t.line("rlx_copies_end();")
-
-    def _copied_at_once(self, tile: HeadTile) -> int:
-        """Elements of 16 bytes where every row begins at a multiple of them, else one."""
-        factor, buffer = self.t.factor(tile.number, tile.axis), self.t.buffers[tile.number]
-        width = COPIED // buffer.dtype.itemsize
-        is_whole = factor.depth == buffer.dtype.itemsize and tile.features % width == 0
-        is_whole = is_whole and all(s % COPIED == 0 for s in (*factor.strides, factor.offset, buffer.alignment))
-        return width if is_whole else 1
+                t.b.line(f"rlx_copy_ahead(&{to}, &{name}[{e}_is ? {index} : 0u], {e}_is);")
+        t.b.line("rlx_copies_end();")
 
     def await_copies(self, but: int) -> None:
         """Wait for all copies except the last `but` ones, and then for all threads."""
-        self.t.line(f"rlx_await_copies<{but}>();")
-        self.t.barrier()
+        self.t.b.line(f"rlx_await_copies<{but}>();")
+        self.t.b.barrier()
 
     # -------------------------------------------------------------------------------------- products
 
@@ -114,30 +94,30 @@ class HeadUnits:
     def own(self, name: str, tile: HeadTile) -> None:
         """A subgroup's rows of a tile as left factors, which stay in registers."""
         size = self.unit.size
-        self.t.line(f"rlx_lhs {name}[{tile.parts}];")
-        with self.t.b.writer.block(self.unrolled("k", tile.parts)):
-            self.t.line(f"rlx_bring_lhs({name}[k], {tile.name} + first * {tile.step}u + k * {size}u, {tile.step}u);")
+        self.t.b.line(f"rlx_lhs {name}[{tile.parts}];")
+        with self.t.b.unrolled("k", tile.parts):
+            self.t.b.line(f"rlx_bring_lhs({name}[k], {tile.name} + first * {tile.step}u + k * {size}u, {tile.step}u);")
 
     def dots(self, sums: str, operand: str, tile: HeadTile, parts: int, start: str = "0u") -> None:
         """Products of a subgroup's rows with `parts` units of a tile's rows from `start` on, as new `sums`."""
-        t, block, size = self.t, self.t.b.writer.block, self.unit.size
-        t.line(f"rlx_sums {sums}[{parts}] = {{}};")
-        with block(self.unrolled("k", tile.parts)), block(self.unrolled("c", parts)):
-            t.line("rlx_rhs rows;")
+        t, unrolled, size = self.t, self.t.b.unrolled, self.unit.size
+        t.b.line(f"rlx_sums {sums}[{parts}] = {{}};")
+        with unrolled("k", tile.parts), unrolled("c", parts):
+            t.b.line("rlx_rhs rows;")
             row = f"({start} + c * {size}u) * {tile.step}u"
-            t.line(f"rlx_bring_rhs_transposed(rows, {tile.name} + {row} + k * {size}u, {tile.step}u);")
-            t.line(f"{self._multiply}({sums}[c], {operand}[k], rows);")
+            t.b.line(f"rlx_bring_rhs_transposed(rows, {tile.name} + {row} + k * {size}u, {tile.step}u);")
+            t.b.line(f"{self._multiply}({sums}[c], {operand}[k], rows);")
 
     def weigh(self, sums: str, weights: str, tile: HeadTile, start: str) -> None:
         """A unit of a tile's rows, from `start` on, times sums rounded to the dtype of the operands, added to other sums."""
-        t, block, size = self.t, self.t.b.writer.block, self.unit.size
-        factor = t.b.writer.fresh("factor")
-        t.line(f"rlx_lhs {factor};")
-        t.line(f"rlx_lhs_of_sums_{t.problem.problem.stored}({factor}, {weights});")
-        with block(self.unrolled("c", tile.parts)):
-            t.line("rlx_rhs rows;")
-            t.line(f"rlx_bring_rhs(rows, {tile.name} + ({start}) * {tile.step}u + c * {size}u, {tile.step}u);")
-            t.line(f"{self._multiply}({sums}[c], {factor}, rows);")
+        t, size = self.t, self.unit.size
+        factor = t.b.fresh("factor")
+        t.b.line(f"rlx_lhs {factor};")
+        t.b.line(f"rlx_lhs_of_sums_{t.problem.problem.stored}({factor}, {weights});")
+        with t.b.unrolled("c", tile.parts):
+            t.b.line("rlx_rhs rows;")
+            t.b.line(f"rlx_bring_rhs(rows, {tile.name} + ({start}) * {tile.step}u + c * {size}u, {tile.step}u);")
+            t.b.line(f"{self._multiply}({sums}[c], {factor}, rows);")
 
     # ------------------------------------------------------------------------------------------ sums
 
@@ -145,19 +125,13 @@ class HeadUnits:
     def each_of(self, count: int) -> Iterator[tuple[str, str]]:
         """Lines for each element that a thread has of `count` matrices of sums: its place in them, and which of the thread's
         rows it is in."""
-        block = self.t.b.writer.block
-        with (
-            block(self.unrolled("c", count)),
-            block(self.unrolled("pair", self.unit.pairs)),
-            block(self.unrolled("one", 2)),
-        ):
+        unrolled = self.t.b.unrolled
+        with unrolled("c", count), unrolled("pair", self.unit.pairs), unrolled("one", 2):
             yield "[c].each[pair * 2u + one]", f"pair % {self.unit.rows}u"
 
-    @contextmanager
-    def each_row(self) -> Iterator[None]:
+    def each_row(self) -> AbstractContextManager[None]:
         """Context for code per row of which a thread has elements: row `r` is that of pair `r`."""
-        with self.t.b.writer.block(self.unrolled("r", self.unit.rows)):
-            yield
+        return self.t.b.unrolled("r", self.unit.rows)
 
     def named(self, text: str) -> Register:
         return self.t.b.named(text, f32)
@@ -178,18 +152,17 @@ class HeadUnits:
         """Sum the partial sums of row `r` over the threads that share it, in the same order in every thread."""
         for distance in self.unit.distances:
             total = self.t.b.fadd(self.named(f"{name}[r]"), self.exchanged(f"{name}[r]", distance))
-            self.t.line(f"{name}[r] = {total.text};")
+            self.t.b.line(f"{name}[r] = {total.text};")
 
     def store(
         self, sums: str, number: int, axis: int, width: int, adjust: Callable[[Register, str], Register] | None = None
     ) -> None:
         """Sums as the rows of a result that the group owns, along an axis; `adjust` is given each and which of the thread's rows
         it is in."""
-        t = self.t
-        start, head = NAMES[axis]
+        t, (start, _) = self.t, NAMES[axis]
         with self.each_of(-(-width // self.unit.size)) as (place, row):
-            t.let("position", f"{start} + {self.row}")
-            t.let("feature", self.column)
-            with t.when(f"position < {t.problem.sizes[axis]}u && feature < {width}u"):
+            t.b.let("position", f"{start} + {self.row}")
+            t.b.let("feature", self.column)
+            with t.b.when(f"position < {t.problem.sizes[axis]}u && feature < {width}u"):
                 one = self.named(sums + place)
-                t.store(number, axis, head, "position", "feature", one if adjust is None else adjust(one, row))
+                t.store(number, axis, "position", "feature", one if adjust is None else adjust(one, row))

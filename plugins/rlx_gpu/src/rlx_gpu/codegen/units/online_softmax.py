@@ -28,7 +28,7 @@ class OnlineSoftmax:
     reductions: Reductions = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.reductions = Reductions(self.h.t.b, self.h.t.scalars, self.h.group, None)
+        self.reductions = Reductions(self.h.t.b, self.h.t.scalars, self.h.t.group, None)
 
     @property
     def parts(self) -> int:
@@ -39,10 +39,10 @@ class OnlineSoftmax:
         """No key is seen yet."""
         t = self.h.t
         for name in ("largest", "most", "totals", "shrinking"):
-            t.line(f"f32 {name}[{self.h.unit.rows}];")
+            t.b.line(f"f32 {name}[{self.h.unit.rows}];")
         with self.h.each_row():
-            t.line(f"largest[r] = {t.b.literal(f32, -inf).text};")
-            t.line(f"totals[r] = {t.zero().text};")
+            t.b.line(f"largest[r] = {t.b.literal(f32, -inf).text};")
+            t.b.line(f"totals[r] = {t.zero().text};")
 
     def weigh(self) -> None:
         """Products, in `scores`, become scores and these become weights."""
@@ -52,29 +52,29 @@ class OnlineSoftmax:
     def _scores(self) -> None:
         t = self.h.t
         with self.h.each_of(self.parts) as (place, _):
-            t.let("query", f"query0 + {self.h.row}")
-            t.let("key", f"key0 + {self.h.column}")
+            t.b.let("query", f"query0 + {self.h.row}")
+            t.b.let("key", f"key0 + {self.h.column}")
             score, _slope = t.score(self.h.named(f"scores{place}"), "query", "key")
-            t.line(f"scores{place} = {score.text};")
+            t.b.line(f"scores{place} = {score.text};")
 
     def _weights(self) -> None:
         h, t, b = self.h, self.h.t, self.h.t.b
         with h.each_row():
-            t.line("most[r] = largest[r];")
+            t.b.line("most[r] = largest[r];")
         with h.each_of(self.parts) as (place, row):
-            t.line(f"most[{row}] = {self._larger(f'most[{row}]', h.named(f'scores{place}')).text};")
+            t.b.line(f"most[{row}] = {self._larger(f'most[{row}]', h.named(f'scores{place}')).text};")
         with h.each_row():
             for distance in h.unit.distances:
-                t.line(f"most[r] = {self._larger('most[r]', h.exchanged('most[r]', distance)).text};")
+                t.b.line(f"most[r] = {self._larger('most[r]', h.exchanged('most[r]', distance)).text};")
             maximum = t.finite(Register("most[r]", f32))
-            t.line(f"shrinking[r] = {t.exp(b.fsub(h.named('largest[r]'), maximum)).text};")
-            t.line("largest[r] = most[r];")
-            t.line(f"most[r] = {maximum.text};")
-            t.line(f"totals[r] = {b.fmul(h.named('totals[r]'), h.named('shrinking[r]')).text};")
+            t.b.line(f"shrinking[r] = {t.exp(b.fsub(h.named('largest[r]'), maximum)).text};")
+            t.b.line("largest[r] = most[r];")
+            t.b.line(f"most[r] = {maximum.text};")
+            t.b.line(f"totals[r] = {b.fmul(h.named('totals[r]'), h.named('shrinking[r]')).text};")
         with h.each_of(self.parts) as (place, row):
             weight = t.exp(b.fsub(h.named(f"scores{place}"), h.named(f"most[{row}]")))
-            t.line(f"scores{place} = {weight.text};")
-            t.line(f"totals[{row}] = {b.fadd(h.named(f'totals[{row}]'), weight).text};")
+            t.b.line(f"scores{place} = {weight.text};")
+            t.b.line(f"totals[{row}] = {b.fadd(h.named(f'totals[{row}]'), weight).text};")
 
     def _larger(self, name: str, other: Register) -> Register:
         return self.reductions.combined("max", f32, self.h.named(name), other)

@@ -13,7 +13,7 @@ from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.tiles import TiledProduct
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
-from rlx_gpu.codegen.units.tiled_products import Side, TilePrinting, values_of
+from rlx_gpu.codegen.units.tiled_products import Side, TilePrinting, paired_values
 from rlx_gpu.codegen.units.tiles import COPIED, UnitTiles, unit_tiles_of
 from rlx_gpu.codegen.walks import Machine
 
@@ -25,9 +25,10 @@ def print_unit_product(
 ) -> Function:
     """Return the function that computes a product on the unit that `unit_for` selected."""
     tiles = unit_tiles_of(problem, machine, unit)
-    values = values_of(problem, language, scalars, tiles.subgroups * unit.threads)
+    values = paired_values(problem, language, scalars, tiles.subgroups * unit.threads)
     printing = _Printing(problem, values, tiles, unit)
-    return printing.done(machine, [each.declared(language, tiles.stages) for each in printing.sides])
+    shared = [each.declared(language, tiles.stages) for each in printing.sides]
+    return printing.done(machine, tiles.rows, tiles.columns, shared)
 
 
 @frozen
@@ -67,24 +68,20 @@ class _Printing(TilePrinting[_PaddedSide]):
         self.let("part_row", f"part / {t.across}u * {down}u")
         self.let("part_column", f"part % {t.across}u * {across}u")
         parts = (down // unit.size, across // unit.size)
-        b.writer.line(f"rlx_sums sums[{prod(parts)}] = {{}};")
+        b.line(f"rlx_sums sums[{prod(parts)}] = {{}};")
         steps = -(-self.problem.depth // t.depth)
         for stage in range(t.stages - 1):
             self.bring(f"{stage * t.depth}u", f"{stage}u", grid)
-        with b.writer.block(b.language.loop(self.problem.positions, "turn", "0u", f"{steps}u", "1u")):
-            b.writer.line(f"rlx_await_copies<{t.stages - 2}>();")
-            b.writer.line(b.language.barrier)  # what was brought is there for all, and the stage before is read by all
+        with b.loop("turn", "0u", f"{steps}u", kind=self.problem.positions):
+            b.line(f"rlx_await_copies<{t.stages - 2}>();")
+            b.barrier()  # what was brought is there for all, and the stage before is read by all
             self.let("ahead", f"turn + {t.stages - 1}u")
             self.bring(f"ahead * {t.depth}u", f"ahead % {t.stages}u", grid)
             self.let("stage", f"turn % {t.stages}u")
-            with b.writer.block(self.unrolled("k", t.depth // unit.size)):
+            with b.unrolled("k", t.depth // unit.size):
                 self._multiply(parts)
-        b.writer.line("rlx_await_copies<0>();")
-        with (
-            b.writer.block(self.unrolled("r", parts[0])),
-            b.writer.block(self.unrolled("c", parts[1])),
-            b.writer.block(self.unrolled("pair", unit.pairs)),
-        ):
+        b.line("rlx_await_copies<0>();")
+        with b.unrolled("r", parts[0]), b.unrolled("c", parts[1]), b.unrolled("pair", unit.pairs):
             row = f"row0 + part_row + r * {unit.size}u + rlx_sum_row(pair)"
             column = f"column0 + part_column + c * {unit.size}u + rlx_sum_column(pair)"
             self.finish(row, column, f"sums[r * {parts[1]}u + c].each[pair * 2u", grid)
@@ -95,12 +92,12 @@ class _Printing(TilePrinting[_PaddedSide]):
         for name, stem, start, count, side in zip(
             ("lhs", "rhs"), "ab", ("part_row", "part_column"), parts, self.sides, strict=True
         ):
-            b.writer.line(f"rlx_{name} {stem}[{count}];")
+            b.line(f"rlx_{name} {stem}[{count}];")
             # A matrix whose rows are those of the result, or of the depth, is in the order that a unit reads.
             order = "" if side.is_deep is (name == "lhs") else "_transposed"
             place = side.place(f"{start} + r * {size}u", f"k * {size}u")
-            with b.writer.block(self.unrolled("r", count)):
+            with b.unrolled("r", count):
                 address = f"{side.name} + stage * {side.elements}u + {place}"
-                b.writer.line(f"rlx_bring_{name}{order}({stem}[r], {address}, {side.step}u);")
-        with b.writer.block(self.unrolled("r", parts[0])), b.writer.block(self.unrolled("c", parts[1])):
-            b.writer.line(f"rlx_multiply_{dtype}(sums[r * {parts[1]}u + c], a[r], b[c]);")
+                b.line(f"rlx_bring_{name}{order}({stem}[r], {address}, {side.step}u);")
+        with b.unrolled("r", parts[0]), b.unrolled("c", parts[1]):
+            b.line(f"rlx_multiply_{dtype}(sums[r * {parts[1]}u + c], a[r], b[c]);")

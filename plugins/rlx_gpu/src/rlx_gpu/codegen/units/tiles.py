@@ -7,17 +7,30 @@ from typing import Final
 
 from attrs import evolve
 
+from rlx_core.codegen.loops import Buffer
 from rlx_core.ir.dtypes import f32
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.languages import Language
-from rlx_gpu.codegen.tiles import TiledProduct
+from rlx_gpu.codegen.tiles import Factor, TiledProduct
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["COPIED", "UnitTiles", "unit_for", "unit_tiles_of"]
+__all__ = ["COPIED", "UnitTiles", "copied_at_once", "unit_for", "unit_tiles_of"]
 
 COPIED: Final = 16
 """Bytes that are copied at once."""
+
+
+def copied_at_once(factor: Factor, axis: int, extent: int, buffer: Buffer) -> int:
+    """Return the elements of a copy along an axis: 16 bytes where all runs begin at multiples of them, else one.
+
+    Args:
+        axis: The axis, of `extent` elements; the depth follows the axes of the problem.
+    """
+    outer = [*factor.strides, factor.depth]
+    inner, width = outer.pop(axis), COPIED // buffer.dtype.itemsize
+    is_whole = inner == buffer.dtype.itemsize and extent % width == 0
+    return width if is_whole and all(s % COPIED == 0 for s in (*outer, factor.offset, buffer.alignment)) else 1
 
 
 def unit_for(problem: TiledProduct, language: Language, machine: Machine) -> MatrixUnit | None:
@@ -58,10 +71,12 @@ class UnitTiles:
 
     @property
     def across(self) -> int:
+        """Subgroups across the tile: 32 columns each, so that a loaded factor is multiplied several times."""
         return max(self.columns // 32, 1)
 
     @property
     def down(self) -> int:
+        """Subgroups down the tile: 32 rows each, or more if a group would have more than eight subgroups."""
         return max(min(self.rows // 32, 8 // self.across), 1)
 
     @property

@@ -16,7 +16,7 @@ from rlx_core.system.records import define, frozen
 from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.tiles import TiledProduct
-from rlx_gpu.codegen.units.tiled_products import Side, TilePrinting, values_of
+from rlx_gpu.codegen.units.tiled_products import Side, TilePrinting, paired_values
 from rlx_gpu.codegen.units.tiles import COPIED
 from rlx_gpu.codegen.units.warpgroup_matrices import COLUMNS, PANEL
 from rlx_gpu.codegen.walks import Machine
@@ -102,12 +102,12 @@ def print_warpgroup_product(
 ) -> Function:
     """The function that computes a product of f16 or bf16 with sums in f32."""
     tiles = warpgroup_tiles_of(problem, machine)
-    values = values_of(problem, language, scalars, tiles.warpgroups * THREADS)
+    values = paired_values(problem, language, scalars, tiles.warpgroups * THREADS)
     printing, shared, place = _Printing(problem, values, tiles), ["rlx_dynamic(tiles);"], 0
     for side in printing.sides:
         shared.append(f"{side.type}* const {side.name} = ({side.type}*)(tiles + {place}u);")
         place += side.elements * side.dtype.itemsize * tiles.stages
-    return printing.done(machine, shared, dynamic_nbytes=place)
+    return printing.done(machine, tiles.rows, COLUMNS, shared, dynamic_nbytes=place)
 
 
 @frozen
@@ -145,23 +145,21 @@ class _Printing(TilePrinting[_Panels]):
     def tile(self, grid: dict[int, str]) -> None:
         b, stages = self.b, self.tiles.stages
         self.let("part", f"{b.language.thread} / {THREADS}u")
-        b.writer.line("rlx_wide_sums sums = {};")
+        b.line("rlx_wide_sums sums = {};")
         for stage in range(stages - 1):
             self.bring(f"{stage * PANEL}u", f"{stage}u", grid)
-        with b.writer.block(
-            b.language.loop(self.problem.positions, "turn", "0u", f"{-(-self.problem.depth // PANEL)}u", "1u")
-        ):
-            b.writer.line(f"rlx_await_copies<{stages - 2}>();")
-            b.writer.line("rlx_show_units();")
-            b.writer.line("rlx_await_products(sums);")
-            b.writer.line(b.language.barrier)  # what was brought is there for all, and the stage before is read by all
+        with b.loop("turn", "0u", f"{-(-self.problem.depth // PANEL)}u", kind=self.problem.positions):
+            b.line(f"rlx_await_copies<{stages - 2}>();")
+            b.line("rlx_show_units();")
+            b.line("rlx_await_products(sums);")
+            b.barrier()  # what was brought is there for all, and the stage before is read by all
             self.let("stage", f"turn % {stages}u")
             self._multiply()
             self.let("ahead", f"turn + {stages - 1}u")
             self.bring(f"ahead * {PANEL}u", f"ahead % {stages}u", grid)
-        b.writer.line("rlx_await_copies<0>();")
-        b.writer.line("rlx_await_products(sums);")
-        with b.writer.block(self.unrolled("pair", COLUMNS // 4)):
+        b.line("rlx_await_copies<0>();")
+        b.line("rlx_await_products(sums);")
+        with b.unrolled("pair", COLUMNS // 4):
             row = f"row0 + {b.language.thread} / 32u * 16u + rlx_sum_row(pair)"
             self.finish(row, "column0 + rlx_sum_column(pair)", "sums.each[pair * 2u", grid)
 
@@ -171,10 +169,10 @@ class _Printing(TilePrinting[_Panels]):
         places = [f"{side.name} + stage * {side.elements}u + k * {side.unit_step}u" for side in self.sides]
         # 64 rows are as many elements in either order: 64 lines of a panel, or a panel of 64 lines.
         factors = f"{places[0]} + part * {ROWS * PANEL}u", places[1]
-        b.writer.line("rlx_products_begin(sums);")
-        with b.writer.block(self.unrolled("k", PANEL // UNIT_DEPTH)):
+        b.line("rlx_products_begin(sums);")
+        with b.unrolled("k", PANEL // UNIT_DEPTH):
             panels = [f"{side.lines * PANEL * side.dtype.itemsize}u" for side in self.sides]
             a, c = (f"rlx_factor({place}, {panel})" for place, panel in zip(factors, panels, strict=True))
             orders = f"{int(not lhs.is_deep)}u, {int(not rhs.is_deep)}u"
-            b.writer.line(f"rlx_multiply_wide_{lhs.dtype}<{orders}>(sums, {a}, {c});")
-        b.writer.line("rlx_products_end();")
+            b.line(f"rlx_multiply_wide_{lhs.dtype}<{orders}>(sums, {a}, {c});")
+        b.line("rlx_products_end();")

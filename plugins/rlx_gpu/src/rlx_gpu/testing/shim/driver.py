@@ -104,26 +104,22 @@ class ShimDriver(Driver):
     """
 
     def __init__(self, dialect: Dialect, place: str, facts: DeviceFacts | None = None, seed: int = 1) -> None:
-        self._dialect, self._place, self._facts = dialect, place, facts or facts_of(dialect)
+        self._dialect, self._place, self.facts = dialect, place, facts or facts_of(dialect)
         self._seeds = itertools.count(seed)
         self._allocated = 0
         self._lock = Lock(f"the queue of {place}")
 
-    @property
-    def facts(self) -> DeviceFacts:
-        return self._facts
-
     # ---------------------------------------------------------------------------------------- memory
 
     def allocate(self, nbytes: int) -> Buffer:
-        if nbytes > self._facts.largest_buffer or self._allocated + nbytes > self._facts.memory_nbytes:
+        if nbytes > self.facts.largest_buffer or self._allocated + nbytes > self.facts.memory_nbytes:
             raise OutOfMemoryError(
                 f"{self._place}: the device has no memory left",
                 Fact("asked for", f"{nbytes} bytes"),
-                Fact("in use", f"{self._allocated} of {self._facts.memory_nbytes} bytes"),
+                Fact("in use", f"{self._allocated} of {self.facts.memory_nbytes} bytes"),
             )
         self._allocated += nbytes
-        return guarded(nbytes, self._facts.alignment)
+        return guarded(nbytes, self.facts.alignment)
 
     def free(self, buffer: Buffer) -> None:
         assert not buffer.is_free, "a buffer is freed once"
@@ -160,7 +156,7 @@ class ShimDriver(Driver):
 
     def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
         assert groups > 0, "a launch of nothing"
-        assert 0 < group_size <= self._facts.group_size, f"{group_size} threads in a group"
+        assert 0 < group_size <= self.facts.group_size, f"{group_size} threads in a group"
         count = len(arguments)
         cells = np.zeros(count, np.uint64)
         pointers = np.zeros(count + 2, np.uint64)  # the runtime adds the thread and the group
@@ -221,7 +217,7 @@ class ShimDriver(Driver):
             launch.run(ctypes.byref(record))
         where = f"{self._place}: {launch.name}, group {record.fault_group}, thread {record.fault_thread}"
         assert not record.fault, f"{where}: {FAULTS[record.fault]}"
-        limit = self.most_shared_nbytes - record.given_nbytes if record.given_nbytes else self._facts.shared_nbytes
+        limit = self.most_shared_nbytes - record.given_nbytes if record.given_nbytes else self.facts.shared_nbytes
         assert record.shared_nbytes <= limit, f"{launch.name} shares {record.shared_nbytes} bytes of {limit}"
         for buffer in launch.buffers.values():
             assert buffer.is_intact, f"{self._place}: {launch.name} wrote beyond a buffer of {buffer.nbytes} bytes"
