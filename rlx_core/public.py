@@ -11,9 +11,10 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
-__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "SPELLINGS", "absent", "found_at", "lazy_names", "place_of"]
+__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "SPELLINGS", "absent", "found_at", "lazy_names", "place_of", "reexports"]
 
 
 def _table(rows: Mapping[str, str]) -> dict[str, str]:
@@ -242,6 +243,17 @@ def lazy_names(
         return value
 
     return get, lambda: sorted(places), sorted(places)
+
+
+def reexports(module: str) -> tuple[list[str], Callable[[str], Any]]:
+    """`__all__` and `__getattr__` for a module that has, besides modules, only names of other modules to re-export."""
+    namespace = vars(sys.modules[module])
+    names = sorted(n for n, value in namespace.items() if not n.startswith("_") and not isinstance(value, ModuleType))
+
+    def get(name: str) -> Any:
+        raise absent(module, name, names)
+
+    return names, get
 
 
 def offered(module: str, name: str) -> Any:
