@@ -246,7 +246,7 @@ def lazy_names(
 
 
 def reexports(module: str) -> tuple[list[str], Callable[[str], Any]]:
-    """`__all__` and `__getattr__` for a module that has, besides modules, only names of other modules to re-export."""
+    """`__all__` and `__getattr__` for a module that re-exports names of other modules: all its names except modules."""
     namespace = vars(sys.modules[module])
     names = sorted(n for n, value in namespace.items() if not n.startswith("_") and not isinstance(value, ModuleType))
 
