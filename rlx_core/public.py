@@ -14,14 +14,26 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "SPELLINGS", "absent", "found_at", "lazy_names", "place_of", "reexports"]
+__all__ = [
+    "CORE",
+    "FUNCTIONS",
+    "PLUGIN_KIT",
+    "SPELLINGS",
+    "absent",
+    "found_at",
+    "lazy_names",
+    "listed",
+    "place_of",
+    "reexports",
+]
 
 
-def _table(rows: Mapping[str, str]) -> dict[str, str]:
+def listed(rows: Mapping[str, str]) -> dict[str, str]:
+    """Each name with its module, from the names of each module."""
     return {name: module for module, names in rows.items() for name in names.split()}
 
 
-FUNCTIONS = _table(
+FUNCTIONS = listed(
     {
         "rlx_core.ops.arithmetic": (
             "abs add atan2 divide floor_divide hypot logaddexp maximum minimum multiply negative pow "
@@ -116,7 +128,7 @@ SPELLINGS = {
 }
 """Op → the public functions that write it, where those are more than the op's own function and are called otherwise."""
 
-PLUGIN_KIT = _table(
+PLUGIN_KIT = listed(
     {
         "rlx_core.ir.op": "Op ZERO Zero define_op",
         "rlx_core.ops.arity": "op_function",
@@ -131,7 +143,7 @@ PLUGIN_KIT = _table(
 )
 """Names that a package needs to write its own ops."""
 
-CORE = _table(
+CORE = listed(
     {
         "rlx_core.runtime.compiled_function": "compile",
         "rlx_core.runtime.jit": "jit",

@@ -73,7 +73,7 @@ def defining(source: str, name: str) -> str:
     tree = sources().get(source)
     if tree is not None and not any(isinstance(n, ast.ClassDef) and n.name == name for n in tree.body):
         for origin, each in imported(source, tree):
-            if each == name:
+            if each == name or (each == "*" and origin in class_names().get(name, ())):
                 return defining(origin, name)
     return source
 
