@@ -47,6 +47,7 @@ def sources() -> Mapping[str, ast.Module]:
     }
 
 
+@cache
 def class_names() -> dict[str, list[str]]:
     """The modules that define a class of each name, nested classes included."""
     defined: dict[str, list[str]] = {}
