@@ -12,9 +12,7 @@ import importlib.util
 import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +23,7 @@ import numpy as np
 from attrs import asdict, frozen
 
 import rlx_core as rlx
+from benchmarks.first_call import seconds_of
 from rlx_core import nn
 from rlx_core.errors import RlxError
 
@@ -259,17 +258,6 @@ print(time.perf_counter() - start)
 """
 
 
-def first_calls() -> list[float]:
-    """Seconds of a first call in a process with an empty cache, and in another after it."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "RLX_CACHE_DIR": folder}
-        runs = [
-            subprocess.run([sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True)
-            for _ in range(2)
-        ]
-    return [float(each.stdout) for each in runs if each.returncode == 0]
-
-
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=__doc__)
     parser.add_argument("names", nargs="*", help="only cases whose names contain one of these")
@@ -301,7 +289,7 @@ def main(words: Sequence[str] | None = None) -> int:
         vector = rlx.device_put(np.ones(64, np.float32), "cuda")
         call = rlx.jit(lambda x: x + 1, target="cuda", outputs="device")
         print(f"host time of a call: {host_time(lambda: call(vector)):.1f} us (goal 15)")
-        print(f"first call, with an empty cache and after it: {', '.join(f'{s:.2f} s' for s in first_calls())}")
+        print(f"first call, with an empty cache and after it: {', '.join(f'{s:.2f} s' for s in seconds_of(FIRST))}")
     return 1 if any(row.failure for row in rows) else 0
 
 

@@ -12,17 +12,19 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
-from benchmarks.case import Data
+from benchmarks.case import Data, Program
 from rlx_core.errors import Fact, RlxError
 
-__all__ = ["MODEL", "PACKAGE", "FirstCall", "first_call"]
+__all__ = ["MODEL", "PACKAGE", "FirstCall", "answer_of", "first_call", "program", "seconds_of"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,7 +38,32 @@ class FirstCall:
 
 
 def first_call(system: str, data: Data, cache: Path) -> FirstCall:
-    """Start a process that calls MiniLM once, with its cache in `cache`.
+    """Start a process that calls MiniLM once, with its cache in `cache`."""
+    output = answer_of("benchmarks.first_call", (system, str(data["batch"]), str(data["length"])), cache)
+    return FirstCall(output["seconds"], np.array(output["embedding"], np.float32))
+
+
+def program(
+    system: str,
+    data: Data,
+    cache: tempfile.TemporaryDirectory[str] | None = None,
+    files: Mapping[str, bytes] | None = None,
+) -> Program:
+    """The first call of MiniLM, which takes its own time: with a cache, or each time with an empty one that has `files`."""
+
+    def run() -> FirstCall:
+        if cache is not None:
+            return first_call(system, data, Path(cache.name))
+        with tempfile.TemporaryDirectory() as empty:
+            for name, content in (files or {}).items():
+                Path(empty, name).write_bytes(content)
+            return first_call(system, data, Path(empty))
+
+    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
+
+
+def answer_of(module: str, words: Sequence[str], cache: Path) -> Any:
+    """The JSON in the last line that a module prints in a new process, with its cache in `cache`.
 
     Raises:
         RlxError: The process failed; its last words are in the facts.
@@ -45,13 +72,26 @@ def first_call(system: str, data: Data, cache: Path) -> FirstCall:
     # As in a user's process: the cache is where it is by default, and packages have their bytecode, as installed ones do.
     environ = {n: v for n, v in os.environ.items() if n not in ("RLX_CACHE_DIR", "PYTHONDONTWRITEBYTECODE")}
     environ |= {"PYTHONPATH": paths, "XDG_CACHE_HOME": str(cache)}
-    command = [sys.executable, "-m", "benchmarks.first_call", system, str(data["batch"]), str(data["length"])]
+    command = [sys.executable, "-m", module, *words]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         output = done.stderr.strip().splitlines()[-1:] or ["nothing"]
-        raise RlxError(f"bench: the first call of {system} failed", Fact("said", output[0]))
-    output = json.loads(done.stdout.splitlines()[-1])
-    return FirstCall(output["seconds"], np.array(output["embedding"], np.float32))
+        raise RlxError(f"bench: the first call of {' '.join(words)} failed", Fact("said", output[0]))
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def seconds_of(source: str) -> list[float]:
+    """The seconds that a program prints in a process with an empty cache, and in another one after it.
+
+    PoCL's own cache is another folder for each, so nothing comes from that.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        runs = []
+        for number in range(2):
+            environ = {**os.environ, "RLX_CACHE_DIR": f"{folder}/rlx", "POCL_CACHE_DIR": f"{folder}/pocl{number}"}
+            command = [sys.executable, "-c", source]
+            runs.append(subprocess.run(command, env=environ, capture_output=True, text=True, check=True))
+    return [float(each.stdout) for each in runs]
 
 
 PACKAGE, MODEL = "minilm.rlxpack", "minilm.onnx"

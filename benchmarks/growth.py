@@ -15,10 +15,7 @@ import html
 import importlib.util
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -28,9 +25,10 @@ from typing import Any, Final
 import numpy as np
 from attrs import asdict, frozen
 
+from benchmarks.first_call import answer_of
+
 __all__ = ["PROGRAMS", "Point", "growth", "picture"]
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 LENGTHS: Final = (100, 300, 1000, 3000, 10_000, 20_000)
 JAX_MOST: Final = 3000
 JAX_SECONDS: Final = 30.0
@@ -164,14 +162,8 @@ def first_call(system: str, program: str, steps: int) -> dict[str, float]:
 def in_a_process(system: str, program: str, steps: int) -> dict[str, float]:
     """The same in a fresh process with an empty cache."""
     with tempfile.TemporaryDirectory() as empty:
-        paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environ = {n: v for n, v in os.environ.items() if n != "RLX_CACHE_DIR"}
-        environ |= {"PYTHONPATH": paths, "XDG_CACHE_HOME": empty}
-        command = [sys.executable, "-m", "benchmarks.growth", "--first-call", system, program, str(steps)]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, cwd=ROOT)
-    if done.returncode != 0:
-        raise RuntimeError(f"the first call of {program} with {system} failed: {done.stderr[-2000:]}")
-    seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        words = ("--first-call", system, program, str(steps))
+        seconds: dict[str, float] = answer_of("benchmarks.growth", words, Path(empty))
     return seconds
 
 

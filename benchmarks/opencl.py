@@ -8,11 +8,8 @@ same rounds.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -20,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 import rlx_core as rlx
+from benchmarks.first_call import seconds_of
 from rlx_core import nn
 from rlx_core.device.driver import At
 from rlx_core.errors import RlxError
@@ -99,16 +97,7 @@ print(time.perf_counter() - start)
 
 
 def print_first_calls() -> None:
-    """Of two processes after one another; PoCL's own cache is another folder for each, so nothing comes from that."""
-    with tempfile.TemporaryDirectory() as folder:
-        seconds = []
-        for number in range(2):
-            environment = {**os.environ, "RLX_CACHE_DIR": f"{folder}/rlx", "POCL_CACHE_DIR": f"{folder}/pocl{number}"}
-            done = subprocess.run(
-                [sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, check=True
-            )
-            seconds.append(float(done.stdout))
-    first, second = seconds
+    first, second = seconds_of(FIRST)
     print(f"first call: {first:.2f} s, in a second process {second:.2f} s: {second / first:.2f} of it (goal 0.3)")
 
 

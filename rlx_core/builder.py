@@ -150,17 +150,17 @@ class GraphBuilder:
         return self._host or default_host()
 
     def _function(self, name: str) -> Callable[..., Any]:
-        ops = _by_short_name(self._plugins)
+        ops, layers = _by_short_name(self._plugins), vars(nn)["__all__"]
         for each in (name, name.removesuffix("_")):  # `where_`, `if_`: names that Python has taken
             if each in ops:
                 return op_function(HostOps(self._plugins)[ops[each]])
             if each in FUNCTIONS:
                 function: Callable[..., Any] = getattr(rlx_core.ops, each)
                 return function
-            if each in nn.__all__:
+            if each in layers:
                 layer: Callable[..., Any] = getattr(nn, each)
                 return layer
-        raise UnknownNameError(f"graph: no op is called {name!r}", hint=nearest(name, [*ops, *FUNCTIONS, *nn.__all__]))
+        raise UnknownNameError(f"graph: no op is called {name!r}", hint=nearest(name, [*ops, *FUNCTIONS, *layers]))
 
 
 def _by_short_name(host: PluginHost) -> Mapping[str, str]:

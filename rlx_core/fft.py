@@ -3,47 +3,11 @@
 Every function works on arrays at once and in programs, and has derivatives. The implementations are in `rlx_core.ops.fourier`.
 """
 
-from rlx_core.ops.fourier.frames import istft, stft
-from rlx_core.ops.fourier.functions import (
-    fft,
-    fft2,
-    fftfreq,
-    fftn,
-    fftshift,
-    hfft,
-    ifft,
-    ifft2,
-    ifftn,
-    ifftshift,
-    ihfft,
-    irfft,
-    irfft2,
-    irfftn,
-    rfft,
-    rfft2,
-    rfftfreq,
-    rfftn,
-)
+import typing
 
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "istft",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-    "stft",
-]
+from rlx_core import public
+from rlx_core.ops.fourier.frames import *
+from rlx_core.ops.fourier.functions import *
+
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__, __getattr__ = public.reexports(__name__)

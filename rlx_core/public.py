@@ -11,16 +11,29 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
-__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "SPELLINGS", "absent", "found_at", "lazy_names", "place_of"]
+__all__ = [
+    "CORE",
+    "FUNCTIONS",
+    "PLUGIN_KIT",
+    "SPELLINGS",
+    "absent",
+    "found_at",
+    "lazy_names",
+    "listed",
+    "place_of",
+    "reexports",
+]
 
 
-def _table(rows: Mapping[str, str]) -> dict[str, str]:
+def listed(rows: Mapping[str, str]) -> dict[str, str]:
+    """Each name with its module, from the names of each module."""
     return {name: module for module, names in rows.items() for name in names.split()}
 
 
-FUNCTIONS = _table(
+FUNCTIONS = listed(
     {
         "rlx_core.ops.arithmetic": (
             "abs add atan2 divide floor_divide hypot logaddexp maximum minimum multiply negative pow "
@@ -115,7 +128,7 @@ SPELLINGS = {
 }
 """Op → the public functions that write it, where those are more than the op's own function and are called otherwise."""
 
-PLUGIN_KIT = _table(
+PLUGIN_KIT = listed(
     {
         "rlx_core.ir.op": "Op ZERO Zero define_op",
         "rlx_core.ops.arity": "op_function",
@@ -130,7 +143,7 @@ PLUGIN_KIT = _table(
 )
 """Names that a package needs to write its own ops."""
 
-CORE = _table(
+CORE = listed(
     {
         "rlx_core.runtime.compiled_function": "compile",
         "rlx_core.runtime.jit": "jit",
@@ -242,6 +255,17 @@ def lazy_names(
         return value
 
     return get, lambda: sorted(places), sorted(places)
+
+
+def reexports(module: str) -> tuple[list[str], Callable[[str], Any]]:
+    """`__all__` and `__getattr__` for a module that re-exports names of other modules: all its names except modules."""
+    namespace = vars(sys.modules[module])
+    names = sorted(n for n, value in namespace.items() if not n.startswith("_") and not isinstance(value, ModuleType))
+
+    def get(name: str) -> Any:
+        raise absent(module, name, names)
+
+    return names, get
 
 
 def offered(module: str, name: str) -> Any:

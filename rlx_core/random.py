@@ -4,69 +4,28 @@ Every draw is a function of a key, and there is no hidden state: the same key gi
 number of threads, and new numbers need a new key, from `split` or `fold_in`. The definitions are in `rlx_core.ops.random`.
 """
 
-from typing import Any
+import typing
 
-from rlx_core.ops.random.choices import categorical, choice, filter_logits, permutation, randint, sample_logits
-from rlx_core.ops.random.draws import bernoulli, bits, exponential, gumbel, laplace, normal, truncated_normal, uniform
-from rlx_core.ops.random.inverses import (
-    cauchy,
-    geometric,
-    logistic,
-    lognormal,
-    pareto,
-    rademacher,
-    rayleigh,
-    triangular,
-    weibull,
-)
-from rlx_core.ops.random.keys import fold_in, key, key_data, split, wrap_key_data
-from rlx_core.ops.random.rejection import beta, chisquare, dirichlet, gamma, loggamma, poisson, t
-from rlx_core.ops.random.vectors import binomial, multinomial, multivariate_normal
-from rlx_core.public import absent
-from rlx_core.trees.key import Key
+from rlx_core import public
+from rlx_core.ops.random.choices import *
+from rlx_core.ops.random.draws import *
+from rlx_core.ops.random.inverses import cauchy as cauchy
+from rlx_core.ops.random.inverses import geometric as geometric
+from rlx_core.ops.random.inverses import logistic as logistic
+from rlx_core.ops.random.inverses import lognormal as lognormal
+from rlx_core.ops.random.inverses import pareto as pareto
+from rlx_core.ops.random.inverses import rademacher as rademacher
+from rlx_core.ops.random.inverses import rayleigh as rayleigh
+from rlx_core.ops.random.inverses import triangular as triangular
+from rlx_core.ops.random.inverses import weibull as weibull
+from rlx_core.ops.random.keys import fold_in as fold_in
+from rlx_core.ops.random.keys import key as key
+from rlx_core.ops.random.keys import key_data as key_data
+from rlx_core.ops.random.keys import split as split
+from rlx_core.ops.random.keys import wrap_key_data as wrap_key_data
+from rlx_core.ops.random.rejection import *
+from rlx_core.ops.random.vectors import *
+from rlx_core.trees.key import Key as Key
 
-__all__ = [
-    "Key",
-    "bernoulli",
-    "beta",
-    "binomial",
-    "bits",
-    "categorical",
-    "cauchy",
-    "chisquare",
-    "choice",
-    "dirichlet",
-    "exponential",
-    "filter_logits",
-    "fold_in",
-    "gamma",
-    "geometric",
-    "gumbel",
-    "key",
-    "key_data",
-    "laplace",
-    "loggamma",
-    "logistic",
-    "lognormal",
-    "multinomial",
-    "multivariate_normal",
-    "normal",
-    "pareto",
-    "permutation",
-    "poisson",
-    "rademacher",
-    "randint",
-    "rayleigh",
-    "sample_logits",
-    "split",
-    "t",
-    "triangular",
-    "truncated_normal",
-    "uniform",
-    "weibull",
-    "wrap_key_data",
-]
-
-
-def __getattr__(name: str) -> Any:
-    raise absent(__name__, name, __all__)
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__, __getattr__ = public.reexports(__name__)

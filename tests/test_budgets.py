@@ -47,6 +47,7 @@ def sources() -> Mapping[str, ast.Module]:
     }
 
 
+@cache
 def class_names() -> dict[str, list[str]]:
     """The modules that define a class of each name, nested classes included."""
     defined: dict[str, list[str]] = {}
@@ -73,7 +74,7 @@ def defining(source: str, name: str) -> str:
     tree = sources().get(source)
     if tree is not None and not any(isinstance(n, ast.ClassDef) and n.name == name for n in tree.body):
         for origin, each in imported(source, tree):
-            if each == name:
+            if each == name or (each == "*" and origin in class_names().get(name, ())):
                 return defining(origin, name)
     return source
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from benchmarks.case import Case, Data, Program
 from benchmarks.cases import minilm
-from benchmarks.first_call import PACKAGE, first_call
+from benchmarks.first_call import PACKAGE, first_call, program
 
 __all__ = ["CASES"]
 
@@ -18,34 +17,22 @@ def data() -> Data:
 
 
 def cold(data: Data) -> Program:
-    def run() -> Any:
-        with tempfile.TemporaryDirectory() as empty:
-            return first_call("rlx", data, Path(empty))
-
-    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
+    return program("rlx", data)
 
 
 def cached(data: Data) -> Program:
-    keep = tempfile.TemporaryDirectory()
-    first_call("rlx", data, Path(keep.name))
-
-    def run() -> Any:
-        return first_call("rlx", data, Path(keep.name))
-
-    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
+    cache = tempfile.TemporaryDirectory()
+    first_call("rlx", data, Path(cache.name))
+    return program("rlx", data, cache)
 
 
 def packaged(data: Data) -> Program:
     import rlx_core as rlx  # here, because only this case needs it
 
-    keep = tempfile.TemporaryDirectory()
+    cache = tempfile.TemporaryDirectory()
     sizes = minilm.data(data["batch"], data["length"])
-    rlx.package(minilm.compiled(sizes), Path(keep.name) / PACKAGE)
-
-    def run() -> Any:
-        return first_call("package", data, Path(keep.name))
-
-    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
+    rlx.package(minilm.compiled(sizes), Path(cache.name) / PACKAGE)
+    return program("package", data, cache)
 
 
 CASES = (

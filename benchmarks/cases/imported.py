@@ -8,16 +8,14 @@ net that detects speech (Silero VAD 6), which is given its state and gives the n
 from __future__ import annotations
 
 import importlib.metadata
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.case import Case, Data, Program
 from benchmarks.cases import minilm
-from benchmarks.first_call import MODEL, first_call
+from benchmarks.first_call import MODEL, program
 
 __all__ = ["CASES"]
 
@@ -69,14 +67,7 @@ def imported(data: Data) -> Program:
 
 def first(data: Data) -> Program:
     """MiniLM from its file to the first result, with an empty cache."""
-    model = encoder()["model"]
-
-    def run() -> Any:
-        with tempfile.TemporaryDirectory() as empty:
-            Path(empty, MODEL).write_bytes(model)
-            return first_call("imported", data, Path(empty))
-
-    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
+    return program("imported", data, files={MODEL: encoder()["model"]})
 
 
 def case(name: str, package: str, file: str, aim: float, **feeds: np.ndarray) -> Case:

@@ -1,4 +1,4 @@
-"""Products with bound weights of f32, f16, i8 and 4 bits: f32 is the baseline of the others."""
+"""Products with bound weights of f32, f16, bf16, i8 and 4 bits: f32 is the baseline of the others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
+from rlx_core.ir.dtypes import dtype
 
 __all__ = ["CASES"]
 
@@ -33,11 +34,11 @@ def weights(kind: str) -> dict[str, np.ndarray]:
         codes = rng.integers(0, 256, (SIZE // 2, SIZE)).astype(np.uint8)
         return {"codes": codes, "scales": rng.standard_normal((SIZE // BLOCK, SIZE)).astype(np.float32)}
     numbers = rng.integers(-127, 128, (SIZE, SIZE))
-    return {"w": numbers.astype({"f32": np.float32, "f16": np.float16, "i8": np.int8}[kind])}
+    return {"w": numbers.astype(dtype(kind).numpy)}
 
 
 KINDS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    **dict.fromkeys(("f32", "f16", "i8"), as_it_is),
+    **dict.fromkeys(("f32", "f16", "bf16", "i8"), as_it_is),
     "4bit": of_nibbles,
 }
 

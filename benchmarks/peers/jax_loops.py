@@ -15,7 +15,7 @@ from benchmarks.case import Data, Program
 from benchmarks.cases.decoding import HEADS, LAYERS, MAX_LENGTH, no_cache
 from benchmarks.cases.numbers import RATE, moments, parts
 
-__all__ = ["MAKERS", "lstm_loss"]
+__all__ = ["MAKERS", "donating", "lstm_loss"]
 
 
 def run_lstm(params: Mapping[str, Any], x: Any) -> Any:
@@ -43,6 +43,27 @@ def timed(function: Callable[..., Any], *inputs: Any, results: Callable[[Any], S
     compiled = jax.jit(function)
     read = results or (lambda output: [output])
     return Program(lambda: compiled(*inputs).block_until_ready(), lambda: read(compiled(*inputs)))
+
+
+def donating(step: Callable[..., Any], initial: Mapping[str, np.ndarray], *inputs: Any) -> Program:
+    """Steps of training whose parameters are donated: `step(params, *inputs)` returns the loss and the next parameters."""
+    compiled = jax.jit(step, donate_argnums=0)
+
+    def fresh() -> dict[str, Any]:
+        return {n: jnp.array(p) for n, p in initial.items()}
+
+    state = fresh()
+
+    def run() -> None:
+        nonlocal state
+        _, state = compiled(state, *inputs)
+        jax.block_until_ready(state)
+
+    def results() -> list[Any]:
+        value, params = compiled(fresh(), *inputs)
+        return [value, *(params[n] for n in sorted(params))]
+
+    return Program(run, results)
 
 
 def lstm(data: Data) -> Mapping[str, Program]:

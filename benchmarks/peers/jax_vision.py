@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from benchmarks.case import Data, Program
 from benchmarks.cases.vision import EPS, MOMENTUM, RATE
 from benchmarks.networks import NETWORKS
+from benchmarks.peers.jax_loops import donating
 
 __all__ = ["make"]
 
@@ -80,20 +81,4 @@ def training(data: Data, x: Any) -> Program:
         (value, running), grads = jax.value_and_grad(loss, has_aux=True)(params)
         return value, {n: running[n] if n in running else p - RATE * grads[n] for n, p in params.items()}
 
-    compiled = jax.jit(step, donate_argnums=0)
-
-    def fresh() -> dict[str, Any]:
-        return {n: jnp.array(p) for n, p in data["params"].items()}
-
-    state = fresh()
-
-    def run() -> None:
-        nonlocal state
-        _, state = compiled(state)
-        jax.block_until_ready(state)
-
-    def results() -> list[Any]:
-        value, params = compiled(fresh())
-        return [value, *(params[n] for n in sorted(params))]
-
-    return Program(run, results)
+    return donating(step, data["params"])

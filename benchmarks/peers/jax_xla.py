@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,7 +27,9 @@ def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     if kind == "minilm":
         return {"jax.jit": minilm(data), "jax.jit, weights constant": minilm_constant(data)}
     if kind == "compile":
-        return {"jax.jit": first_call_of(data)}
+        from benchmarks.first_call import program as first_call  # which starts a process that imports this module
+
+        return {"jax.jit": first_call("jax", data)}
     if kind == "call":
         function, (x,) = call(data)
         compiled = jax.jit(function)
@@ -95,17 +95,6 @@ def minilm_constant(data: Data) -> Program:
     )
 
 
-def first_call_of(data: Data) -> Program:
-    """The first call in a fresh process, as rlx's is timed."""
-    from benchmarks.first_call import first_call  # which starts a process that imports this module
-
-    def run() -> Any:
-        with tempfile.TemporaryDirectory() as empty:
-            return first_call("jax", data, Path(empty))
-
-    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
-
-
 # ----------------------------------------------------------------------------------------- training
 
 
@@ -114,24 +103,7 @@ def training(loss: Callable[..., Any], data: Data) -> Program:
         value, grads = jax.value_and_grad(loss)(params, x, y)
         return value, {n: p - RATE * grads[n] for n, p in params.items()}
 
-    compiled = jax.jit(step, donate_argnums=0)
-    x, y = jnp.asarray(data["x"]), jnp.asarray(data["y"])
-
-    def fresh() -> dict[str, Any]:
-        return {n: jnp.array(p) for n, p in data["params"].items()}
-
-    state = fresh()
-
-    def run() -> None:
-        nonlocal state
-        _, state = compiled(state, x, y)
-        jax.block_until_ready(state)
-
-    def results() -> list[Any]:
-        value, params = compiled(fresh(), x, y)
-        return [value, *(params[n] for n in sorted(params))]
-
-    return Program(run, results)
+    return jax_loops.donating(step, data["params"], jnp.asarray(data["x"]), jnp.asarray(data["y"]))
 
 
 def cross_entropy(logits: Any, y: Any) -> Any:

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from benchmarks.case import Data
 from benchmarks.peers import onnx_vision
+from benchmarks.peers.onnx_vision import serialized
 
 __all__ = ["model_of"]
 
@@ -48,18 +49,6 @@ def minilm(data: Data) -> tuple[bytes, Mapping[str, np.ndarray]]:
     buffer = io.BytesIO()
     exported.save(buffer)
     return buffer.getvalue(), {"ids": data["ids"], "mask": data["mask"]}
-
-
-def serialized(
-    nodes: list[Any], inputs: Mapping[str, np.ndarray], output: tuple[int, ...], constants: list[Any]
-) -> bytes:
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, list(a.shape)) for n, a in inputs.items()]
-    result = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, list(output))
-    graph = helper.make_graph(nodes, "case", infos, [result], constants)
-    content: bytes = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9
-    ).SerializeToString()
-    return content
 
 
 def call(data: Data) -> bytes:

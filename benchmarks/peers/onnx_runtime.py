@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import onnxruntime
 
 from benchmarks.case import Data, Program
 from benchmarks.cases import minilm as cases
-from benchmarks.first_call import MODEL, FirstCall, first_call
+from benchmarks.first_call import MODEL, program
 from benchmarks.peers.onnx_model import minilm, model_of
 
 __all__ = ["make"]
@@ -18,7 +16,9 @@ __all__ = ["make"]
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     if kind == "package":
-        return {"onnxruntime": from_file(data)}
+        # MiniLM from its file to the first result, in a new process.
+        model, _ = minilm(cases.data(data["batch"], data["length"]))
+        return {"onnxruntime": program("onnxruntime", data, files={MODEL: model})}
     pair = model_of(kind, data)
     if pair is None:
         return {}
@@ -28,15 +28,3 @@ def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     used = session.get_session_options().intra_op_num_threads
     return {"onnxruntime": Program(lambda: session.run(None, feeds), lambda: session.run(None, feeds), used)}
-
-
-def from_file(data: Data) -> Program:
-    """MiniLM from its file to the first result, in a new process."""
-    keep = tempfile.TemporaryDirectory()
-    model, _ = minilm(cases.data(data["batch"], data["length"]))
-    Path(keep.name, MODEL).write_bytes(model)
-
-    def run() -> FirstCall:
-        return first_call("onnxruntime", data, Path(keep.name))
-
-    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)

@@ -12,7 +12,7 @@ from benchmarks.case import Data
 from benchmarks.cases.vision import EPS
 from benchmarks.networks import NETWORKS
 
-__all__ = ["model"]
+__all__ = ["model", "serialized"]
 
 
 class Layers:
@@ -61,13 +61,18 @@ class Layers:
 def model(data: Data) -> bytes:
     """The network of a case with its weights, as the bytes of a file."""
     layers, x = Layers(data["params"]), data["x"]
-    result = NETWORKS[data["network"]](layers, "x")
-    infos = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("x", list(x.shape)), (result, [len(x), 1000]))
-    ]
+    NETWORKS[data["network"]](layers, "x")
     constants = [numpy_helper.from_array(np.asarray(value), name) for name, value in layers.constants.items()]
-    graph = helper.make_graph(layers.nodes, data["network"], infos[:1], infos[1:], constants)
+    return serialized(layers.nodes, {"x": x}, (len(x), 1000), constants)
+
+
+def serialized(
+    nodes: list[Any], inputs: Mapping[str, np.ndarray], output: tuple[int, ...], constants: list[Any]
+) -> bytes:
+    """The bytes of a model; the output of its last node, of this shape, is its own."""
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, list(a.shape)) for n, a in inputs.items()]
+    result = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, list(output))
+    graph = helper.make_graph(nodes, "case", infos, [result], constants)
     content: bytes = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9
     ).SerializeToString()

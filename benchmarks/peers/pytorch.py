@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from benchmarks.case import Data, Program
 from benchmarks.cases.training import HEADS, LAYERS, RATE
 from benchmarks.peers import pytorch_loops, pytorch_vision
+from benchmarks.peers.pytorch_programs import inference, training
 
 __all__ = ["Encoder", "make"]
 
@@ -24,7 +25,9 @@ def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
         return pytorch_vision.make(kind, data)
     if kind in ("mlp", "gpt"):
         loss = mlp_loss if kind == "mlp" else gpt_loss
-        return {"torch eager": training(loss, data), "torch.compile": training(torch.compile(loss), data)}
+        x, y = torch.from_numpy(data["x"]), torch.from_numpy(data["y"])
+        functions = {"torch eager": loss, "torch.compile": torch.compile(loss)}
+        return {name: training(function, data["params"], x, y, RATE) for name, function in functions.items()}
     if kind == "minilm":
         encoder = Encoder(data["weights"], data["config"])
         inputs = torch.from_numpy(data["ids"]), torch.from_numpy(data["mask"])
@@ -37,16 +40,7 @@ def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
 
 
 def both(eager: Any, compiled: Any, inputs: tuple[torch.Tensor, ...]) -> Mapping[str, Program]:
-    return {"torch eager": inference(eager, inputs), "torch.compile": inference(compiled, inputs)}
-
-
-def inference(function: Any, inputs: tuple[torch.Tensor, ...]) -> Program:
-    def run() -> torch.Tensor:
-        with torch.inference_mode():
-            result: torch.Tensor = function(*inputs)
-            return result
-
-    return Program(run, lambda: [run().numpy()], torch.get_num_threads())
+    return {"torch eager": inference(eager, *inputs), "torch.compile": inference(compiled, *inputs)}
 
 
 # ------------------------------------------------------------------------------------------- MiniLM
@@ -96,30 +90,6 @@ class Encoder(torch.nn.Module):
 
 
 # ----------------------------------------------------------------------------------------- training
-
-
-def training(loss: Callable[..., torch.Tensor], data: Data) -> Program:
-    x, y = torch.from_numpy(data["x"]), torch.from_numpy(data["y"])
-
-    def fresh() -> dict[str, torch.Tensor]:
-        return {n: torch.from_numpy(p.copy()).requires_grad_() for n, p in data["params"].items()}
-
-    def step(params: dict[str, torch.Tensor]) -> torch.Tensor:
-        value = loss(params, x, y)
-        tensors = list(params.values())
-        grads = torch.autograd.grad(value, tensors)
-        with torch.no_grad():
-            torch._foreach_sub_(tensors, torch._foreach_mul(grads, RATE))
-        return value
-
-    state = fresh()
-
-    def results() -> list[np.ndarray]:
-        params = fresh()
-        value = step(params)
-        return [value.detach().numpy(), *(params[n].detach().numpy() for n in sorted(params))]
-
-    return Program(lambda: step(state), results, torch.get_num_threads())
 
 
 def mlp_loss(params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ from benchmarks.case import Data, Program
 from benchmarks.cases.decoding import FEATURES, HEADS, LAYERS, MAX_LENGTH, no_cache
 from benchmarks.cases.numbers import RATE
 from benchmarks.cases.training import RATE as SGD_RATE
+from benchmarks.peers.pytorch_programs import inference
 
 __all__ = ["MAKERS"]
 
@@ -35,13 +36,7 @@ def lstm_of(params: Mapping[str, np.ndarray]) -> torch.nn.LSTM:
 
 def lstm(data: Data) -> Mapping[str, Program]:
     module, x = lstm_of(data["params"]), torch.from_numpy(data["x"])
-
-    def run() -> torch.Tensor:
-        with torch.inference_mode():
-            outputs: torch.Tensor = module(x)[0]
-            return outputs
-
-    return {"torch eager": Program(run, lambda: [run().numpy()], torch.get_num_threads())}
+    return {"torch eager": inference(lambda x: module(x)[0], x)}
 
 
 def lstm_train(data: Data) -> Mapping[str, Program]:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from benchmarks.case import Data, Program
 from benchmarks.cases.vision import EPS, MOMENTUM, RATE
 from benchmarks.networks import NETWORKS
+from benchmarks.peers.pytorch_programs import inference, training
 
 __all__ = ["make"]
 
@@ -49,10 +50,10 @@ class Layers:
 
 
 def make(kind: str, data: Data) -> Mapping[str, Program]:
-    return inference(data) if kind == "vision" else training(data)
+    return predicting(data) if kind == "vision" else learning(data)
 
 
-def inference(data: Data) -> Mapping[str, Program]:
+def predicting(data: Data) -> Mapping[str, Program]:
     network, params = NETWORKS[data["network"]], folded(data["params"])
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -62,19 +63,10 @@ def inference(data: Data) -> Mapping[str, Program]:
     compiled = torch.compile(function, dynamic=False)
     x = torch.from_numpy(data["x"])
     return {
-        "torch eager": program(function, x),
-        "torch eager, channels last": program(function, x.to(memory_format=torch.channels_last)),
-        "torch.compile": program(compiled, x),
+        "torch eager": inference(function, x),
+        "torch eager, channels last": inference(function, x.to(memory_format=torch.channels_last)),
+        "torch.compile": inference(compiled, x),
     }
-
-
-def program(function: Any, x: torch.Tensor) -> Program:
-    def run() -> torch.Tensor:
-        with torch.inference_mode():
-            result: torch.Tensor = function(x)
-            return result
-
-    return Program(run, lambda: [run().numpy()], torch.get_num_threads())
 
 
 def folded(params: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
@@ -92,42 +84,19 @@ def folded(params: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
     return weights
 
 
-def training(data: Data) -> Mapping[str, Program]:
+def learning(data: Data) -> Mapping[str, Program]:
     network = NETWORKS[data["network"]]
 
     def loss(params: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(network(Layers(params, is_training=True), x), y)
 
-    x, y = torch.from_numpy(data["x"]), torch.from_numpy(data["y"])
+    x, y, params = torch.from_numpy(data["x"]), torch.from_numpy(data["y"]), data["params"]
+    statistics = [name for name in params if name.rpartition(".")[2] in STATISTICS]
     return {
-        "torch eager": stepping(loss, data["params"], x, y),
-        "torch eager, channels last": stepping(loss, data["params"], x.to(memory_format=torch.channels_last), y),
-        "torch.compile": stepping(torch.compile(loss, dynamic=False), data["params"], x, y),
+        name: training(function, params, images, y, RATE, statistics)
+        for name, function, images in (
+            ("torch eager", loss, x),
+            ("torch eager, channels last", loss, x.to(memory_format=torch.channels_last)),
+            ("torch.compile", torch.compile(loss, dynamic=False), x),
+        )
     }
-
-
-def stepping(loss: Any, initial: Mapping[str, np.ndarray], x: torch.Tensor, y: torch.Tensor) -> Program:
-    def fresh() -> dict[str, torch.Tensor]:
-        tensors = {n: torch.from_numpy(p.copy()) for n, p in initial.items()}
-        return {n: t if is_statistic(n) else t.requires_grad_() for n, t in tensors.items()}
-
-    def step(params: dict[str, torch.Tensor]) -> torch.Tensor:
-        value: torch.Tensor = loss(params, x, y)
-        tensors = [p for n, p in params.items() if not is_statistic(n)]
-        grads = torch.autograd.grad(value, tensors)
-        with torch.no_grad():
-            torch._foreach_sub_(tensors, torch._foreach_mul(grads, RATE))
-        return value
-
-    state = fresh()
-
-    def results() -> list[np.ndarray]:
-        params = fresh()
-        value = step(params)
-        return [value.detach().numpy(), *(params[n].detach().numpy() for n in sorted(params))]
-
-    return Program(lambda: step(state), results, torch.get_num_threads())
-
-
-def is_statistic(name: str) -> bool:
-    return name.rpartition(".")[2] in STATISTICS

@@ -5,7 +5,7 @@ Each check is independent, and one that raises is itself a finding: this command
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +15,6 @@ from rlx_core.cli.checking.checks import Finding
 from rlx_core.cli.session import CliSession, quietly
 from rlx_core.errors import RlxError
 from rlx_core.plugins import PluginHost
-from rlx_core.plugins.states import attempt
 
 __all__ = ["doctor", "findings"]
 
@@ -35,24 +34,18 @@ def findings(session: CliSession) -> list[Finding]:
     """All findings, in the order of the dependences of the checks."""
     host, configuration = usable_host(session)
     may_load = configuration.verdict == "ok"
-    sections: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
-        ("python", checks.python),
-        ("dependencies", checks.dependencies),
-        ("configuration", lambda: iter([configuration])),
-        ("plugins", lambda: checks.plugins(host, may_load)),
-        ("contributions", lambda: checks.contributions(host, may_load)),
-        ("targets", lambda: checks.targets(host, may_load)),
-        ("cache", checks.caches),
-        ("environment", lambda: checks.environment(host, may_load)),
+    return checks.gathered(
+        {
+            "python": checks.python,
+            "dependencies": checks.dependencies,
+            "configuration": lambda: [configuration],
+            "plugins": lambda: checks.plugins(host, may_load),
+            "contributions": lambda: checks.contributions(host, may_load),
+            "targets": lambda: checks.targets(host, may_load),
+            "cache": checks.caches,
+            "environment": lambda: checks.environment(host, may_load),
+        }
     )
-    rows: list[Finding] = []
-    for section, check in sections:
-        outcome = attempt(lambda check=check: quietly(lambda: list(check())))  # type: ignore[misc]
-        if outcome.failure is not None:
-            summary = f"could not be finished: {outcome.failure.summary}"
-            rows.append(Finding(section, "(check)", "wrong", summary))
-        rows += outcome.value or []
-    return rows
 
 
 def usable_host(session: CliSession) -> tuple[PluginHost, Finding]:
@@ -64,18 +57,18 @@ def usable_host(session: CliSession) -> tuple[PluginHost, Finding]:
     try:
         host = session.host
         if file is None:
-            return host, Finding("configuration", "file", "ok", "none from here upwards; the defaults hold")
+            return host, Finding("file", "ok", "none from here upwards; the defaults hold")
         from rlx_core.pipeline.config.reading import read_sources
         from rlx_core.pipeline.providers import activate_options
 
         sources = read_sources(file)
         options = quietly(lambda: activate_options(host, sources.option_names())).options
         sources.configuration({}, options)
-        return host, Finding("configuration", "file", "ok", str(file))
+        return host, Finding("file", "ok", str(file))
     except RlxError as error:
         facts = "; ".join(f"{fact.label}: {fact.value}" for fact in error.facts if fact.label != "file")
         message = f"{error.message} ({facts})" if facts and len(error.facts) > 1 else error.message
-        finding = Finding("configuration", "file", "wrong", f"{file}: {message}", error.hint)
+        finding = Finding("file", "wrong", f"{file}: {message}", error.hint)
         return session.make_host(session.policy_without_file), finding
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from rlx_core.cli.op_rows import full_name, required_row
-from rlx_core.cli.show import is_plan, read_bytes
+from rlx_core.cli.show import read, read_bytes
 from rlx_core.cli.why_kernel import first_sample, given_attributes, listed_types, program
 from rlx_core.errors import (
     ConfigError,
@@ -28,12 +28,9 @@ from rlx_core.files.load_save import load as load_file
 from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
-from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.provenance import Source
-from rlx_core.ir.serialize import MAGIC, Program, load
-from rlx_core.ir.text_lir import parse_lir
+from rlx_core.ir.serialize import MAGIC, Program
 from rlx_core.ir.types import spec
-from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
 from rlx_core.transforms.trace import trace
 from rlx_core.trees.flatten import bind_arguments
@@ -145,20 +142,12 @@ def from_file(host: PluginHost, file: Path) -> Module:
     Raises:
         FormatError, UnknownNameError, VerifyError: It is no program, or one that cannot be read here.
     """
-    ops = HostOps(host)
-    data = read_bytes("compile", file)
-    if data.startswith(MAGIC):
-        return module_of(load(data, ops))
-    if file.suffix not in ("", ".txt"):
-        loaded = load_file(file, host=host)
-        if not isinstance(loaded, Module | Graph):
-            raise FormatError(f"compile: {file} holds a {type(loaded).__name__}, which is no program")
-        return module_of(loaded)
-    try:
-        words = data.decode()
-    except UnicodeDecodeError:
-        raise FormatError(f"compile: {file} is neither a saved program nor text") from None
-    return Module.of_lir(parse_lir(words, ops)) if is_plan(words) else module_of(parse_graph(words, ops))
+    if file.suffix in ("", ".txt") or read_bytes("compile", file).startswith(MAGIC):
+        return module_of(read("compile", host, file))
+    loaded = load_file(file, host=host)
+    if not isinstance(loaded, Module | Graph):
+        raise FormatError(f"compile: {file} holds a {type(loaded).__name__}, which is no program")
+    return module_of(loaded)
 
 
 def module_of(program: Program) -> Module:

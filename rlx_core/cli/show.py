@@ -20,7 +20,7 @@ from rlx_core.ir.text_lir import parse_lir
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
 
-__all__ = ["is_plan", "read_bytes", "show"]
+__all__ = ["read", "read_bytes", "show"]
 
 
 def show(
@@ -33,7 +33,7 @@ def show(
     with are in the JSON only. The text has the number of a compiled function's weights."""
     session = CliSession.of(ctx)
     session.answer(
-        lambda: read(session.host, file),
+        lambda: read("show", session.host, file),
         (lambda program: program_json(program, origins)) if as_json else None,
         lambda program: [text(brief(program), origins).rstrip("\n")],
     )
@@ -46,20 +46,20 @@ def brief(program: Program) -> Program:
     return program
 
 
-def read(host: PluginHost, file: Path) -> Program:
-    """The program in a file; text is parsed and printed again, so that the output is well formed.
+def read(command: str, host: PluginHost, file: Path) -> Program:
+    """The program in a file that was saved or is text; text is parsed and printed again, so that the output is well formed.
 
     Raises:
         FormatError, UnknownNameError, VerifyError: It is not a program, or cannot be read here.
     """
-    data = read_bytes("show", file)
+    data = read_bytes(command, file)
     ops = HostOps(host)
     if data.startswith(MAGIC):
         return load(data, ops)
     try:
         words = data.decode()
     except UnicodeDecodeError:
-        raise FormatError(f"show: {file} is neither a saved program nor text") from None
+        raise FormatError(f"{command}: {file} is neither a saved program nor text") from None
     return Module.of_lir(parse_lir(words, ops)) if is_plan(words) else parse_graph(words, ops)
 
 

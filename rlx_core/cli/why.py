@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from attrs import asdict
 from typer.core import TyperGroup
 
 from rlx_core.cli.op_rows import full_name
@@ -208,15 +209,7 @@ def places(registry: Registry, name: str) -> Iterator[str]:
 
 def provenance_json(provenance: Provenance | None) -> dict[str, Any] | None:
     """One owner with stable keys."""
-    if provenance is None:
-        return None
-    return {
-        "plugin": provenance.plugin,
-        "distribution": provenance.distribution,
-        "version": provenance.version,
-        "file": provenance.file,
-        "line": provenance.line,
-    }
+    return None if provenance is None else asdict(provenance)
 
 
 def account_json(account: Account) -> dict[str, Any]:

@@ -8,47 +8,34 @@ and provides an assembler of its language (`scalars.assembler`); decision 0025 e
 
 from typing import TYPE_CHECKING
 
-from rlx_core.public import lazy_names
+from rlx_core.public import lazy_names, listed
 
 if TYPE_CHECKING:
-    from rlx_core.codegen.formula import Formula, formula_of
-    from rlx_core.codegen.interpret import run_kernel
-    from rlx_core.codegen.layout import kernel_of
-    from rlx_core.codegen.loops import Kernel
-    from rlx_core.codegen.parse import parse_kernel
-    from rlx_core.codegen.places import Fault, Layout, Place
-    from rlx_core.codegen.text import print_kernel
-    from rlx_core.codegen.verify import check_kernel
-
-__all__ = [
-    "Fault",
-    "Formula",
-    "Kernel",
-    "Layout",
-    "Place",
-    "check_kernel",
-    "formula_of",
-    "kernel_of",
-    "parse_kernel",
-    "print_kernel",
-    "run_kernel",
-]
-
-if not TYPE_CHECKING:
+    from rlx_core.codegen.formula import Formula as Formula
+    from rlx_core.codegen.formula import formula_of as formula_of
+    from rlx_core.codegen.interpret import run_kernel as run_kernel
+    from rlx_core.codegen.layout import kernel_of as kernel_of
+    from rlx_core.codegen.loops import Kernel as Kernel
+    from rlx_core.codegen.parse import parse_kernel as parse_kernel
+    from rlx_core.codegen.places import Fault as Fault
+    from rlx_core.codegen.places import Layout as Layout
+    from rlx_core.codegen.places import Place as Place
+    from rlx_core.codegen.text import print_kernel as print_kernel
+    from rlx_core.codegen.verify import check_kernel as check_kernel
+else:
     # A program from the cache knows places and builds no kernel.
-    __getattr__, __dir__, _ = lazy_names(
+    __getattr__, __dir__, __all__ = lazy_names(
         __name__,
-        {
-            "Formula": "rlx_core.codegen.formula",
-            "formula_of": "rlx_core.codegen.formula",
-            "run_kernel": "rlx_core.codegen.interpret",
-            "kernel_of": "rlx_core.codegen.layout",
-            "Kernel": "rlx_core.codegen.loops",
-            "parse_kernel": "rlx_core.codegen.parse",
-            "Fault": "rlx_core.codegen.places",
-            "Layout": "rlx_core.codegen.places",
-            "Place": "rlx_core.codegen.places",
-            "print_kernel": "rlx_core.codegen.text",
-            "check_kernel": "rlx_core.codegen.verify",
-        },
+        listed(
+            {
+                "rlx_core.codegen.formula": "Formula formula_of",
+                "rlx_core.codegen.interpret": "run_kernel",
+                "rlx_core.codegen.layout": "kernel_of",
+                "rlx_core.codegen.loops": "Kernel",
+                "rlx_core.codegen.parse": "parse_kernel",
+                "rlx_core.codegen.places": "Fault Layout Place",
+                "rlx_core.codegen.text": "print_kernel",
+                "rlx_core.codegen.verify": "check_kernel",
+            }
+        ),
     )

@@ -9,101 +9,20 @@ Three kinds of failure are distinct: an `RlxError` is about the user's program o
 missing rule and shows the method to write; `assert` is about rlx itself.
 """
 
-from rlx_core.errors.base import Fact, RlxError, nearest
-from rlx_core.errors.compiling import (
-    BudgetError,
-    CacheError,
-    CycleError,
-    LegalizeError,
-    MissingRuleError,
-    NoKernelError,
-    PassOrderError,
-    VerifyError,
-    WrongStageError,
-)
-from rlx_core.errors.configuring import (
-    ConfigError,
-    DeviceError,
-    DeviceUnavailableError,
-    FileError,
-    FormatError,
-    PluginError,
-    UnknownNameError,
-)
-from rlx_core.errors.devices import DeviceCallError, DeviceLostError, KernelBuildError, PlaceError
-from rlx_core.errors.importing import UnsupportedError, unsupported
-from rlx_core.errors.running import (
-    BindingError,
-    CallbackError,
-    DeadlockError,
-    DonatedError,
-    GuardError,
-    LengthMismatchError,
-    MissingInputError,
-    NonFiniteError,
-    OutOfMemoryError,
-)
-from rlx_core.errors.writing import (
-    AbsentNameError,
-    AxisError,
-    AxisNameError,
-    DtypeError,
-    IndexRangeError,
-    MissingBiasError,
-    PromotionError,
-    ShapeError,
-    TraceError,
-    WrongInputCountError,
-)
+import types
+import typing
 
-__all__ = [
-    "AbsentNameError",
-    "AxisError",
-    "AxisNameError",
-    "BindingError",
-    "BudgetError",
-    "CacheError",
-    "CallbackError",
-    "ConfigError",
-    "CycleError",
-    "DeadlockError",
-    "DeviceCallError",
-    "DeviceError",
-    "DeviceLostError",
-    "DeviceUnavailableError",
-    "DonatedError",
-    "DtypeError",
-    "Fact",
-    "FileError",
-    "FormatError",
-    "GuardError",
-    "IndexRangeError",
-    "KernelBuildError",
-    "LegalizeError",
-    "LengthMismatchError",
-    "MissingBiasError",
-    "MissingInputError",
-    "MissingRuleError",
-    "NoKernelError",
-    "NonFiniteError",
-    "OutOfMemoryError",
-    "PassOrderError",
-    "PlaceError",
-    "PluginError",
-    "PromotionError",
-    "RlxError",
-    "ShapeError",
-    "TraceError",
-    "UnknownNameError",
-    "UnsupportedError",
-    "VerifyError",
-    "WrongInputCountError",
-    "WrongStageError",
-    "nearest",
-    "unsupported",
-]
+from rlx_core.errors.base import *
+from rlx_core.errors.compiling import *
+from rlx_core.errors.configuring import *
+from rlx_core.errors.devices import *
+from rlx_core.errors.importing import *
+from rlx_core.errors.running import *
+from rlx_core.errors.writing import *
 
-# A traceback names a class by the module from which it is imported, not by the file that defines it.
-for _name in __all__:
-    globals()[_name].__module__ = __name__
-del _name
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__ = [n for n, value in vars().items() if not n.startswith("_") and not isinstance(value, types.ModuleType)]
+
+    # A traceback names a class by the module from which it is imported, not by the file that defines it.
+    for _name in __all__:
+        globals()[_name].__module__ = __name__

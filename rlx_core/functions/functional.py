@@ -106,7 +106,11 @@ def jvp(
     function: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> tuple[Any, ...]:
     """Return `(f(*primals), its derivative along tangents)`; results without derivatives have the tangent `None`."""
-    call, wrt, flat = _directed("jvp", function, primals, tangents)
+    primals = [as_arrays(p) for p in primals]
+    call = enter("jvp", function, primals, {})
+    wrt = call.differentiable("jvp", tuple(call.subtrees))
+    flat, tree = flatten(tuple(tangents), "tangents")
+    same_structure("jvp", flatten(tuple(primals), "tangents")[1], tree)
     graph = jvp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))
     _results(call, "jvp", has_aux)
     results = call.inline(graph, flat)
@@ -114,18 +118,6 @@ def jvp(
     value = call.returned(results[: len(outputs)])
     tangent = call.returned(_with_derivatives(outputs, results[len(outputs) :]))
     return (value[0], tangent[0], value[1]) if has_aux else (value, tangent)
-
-
-def _directed(
-    what: str, function: Function, primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Call, list[str], list[Any]]:
-    """Return a call, the leaves that it is differentiated by, and a tangent for each of them."""
-    primals = [as_arrays(p) for p in primals]
-    call = enter(what, function, primals, {})
-    wrt = call.differentiable(what, tuple(call.subtrees))
-    flat, tree = flatten(tuple(tangents), "tangents")
-    same_structure(what, flatten(tuple(primals), "tangents")[1], tree)
-    return call, wrt, flat
 
 
 def _with_derivatives(outputs: Sequence[Value], tangents: Sequence[Value]) -> list[Value | None]:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from attrs import evolve
@@ -128,10 +128,8 @@ def value_and_grad(
         DtypeError: A leaf of a differentiated argument is not floating-point.
         MissingRuleError: An op on the path has no derivative; the error names the op, the operand and the method to write.
     """
-    inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    expect_function("value_and_grad", function)
-    recipe = functools.partial(value_and_grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return Gradient(_named(function, inner, "value_and_grad"), argnums, recipe)
+    settings = {"has_aux": has_aux, "allow_unreached": allow_unreached}
+    return _gradient(value_and_grad, functional.value_and_grad, function, argnums, settings)
 
 
 @overload
@@ -174,10 +172,8 @@ def grad(
 
     Arguments and errors are those of `value_and_grad`.
     """
-    inner = functional.grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    expect_function("grad", function)
-    recipe = functools.partial(grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return Gradient(_named(function, inner, "grad"), argnums, recipe)
+    settings = {"has_aux": has_aux, "allow_unreached": allow_unreached}
+    return _gradient(grad, functional.grad, function, argnums, settings)
 
 
 @checked_call
@@ -229,7 +225,7 @@ def jacfwd(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = Fal
         DtypeError: A leaf of a differentiated argument, or of the result, is not a real floating-point array.
         AxisError: There is no such argument.
     """
-    return _jacobian(jacfwd, functional.jacfwd, function, argnums, has_aux)
+    return _gradient(jacfwd, functional.jacfwd, function, argnums, {"has_aux": has_aux})
 
 
 @checked_call
@@ -238,7 +234,7 @@ def jacrev(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = Fal
 
     Arguments, result and errors are those of `jacfwd`.
     """
-    return _jacobian(jacrev, functional.jacrev, function, argnums, has_aux)
+    return _gradient(jacrev, functional.jacrev, function, argnums, {"has_aux": has_aux})
 
 
 @checked_call
@@ -248,13 +244,15 @@ def hessian(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = Fa
     For a scalar by an array it is an array of shape [argument dims.., argument dims..]; for pytrees, and with several
     `argnums`, it is the result of `jacfwd` of the gradient: blocks by blocks. Arguments and errors are those of `jacfwd`.
     """
-    return _jacobian(hessian, functional.hessian, function, argnums, has_aux)
+    return _gradient(hessian, functional.hessian, function, argnums, {"has_aux": has_aux})
 
 
-def _jacobian(transform: Function, inner: Function, function: Function, argnums: Axes, has_aux: bool) -> Any:
+def _gradient(
+    transform: Function, inner: Function, function: Function, argnums: Axes, settings: Mapping[str, bool]
+) -> Any:
     expect_function(transform.__name__, function)
-    recipe = functools.partial(transform, function, argnums, has_aux=has_aux)
-    transformed = inner(function, argnums, has_aux=has_aux)
+    recipe = functools.partial(transform, function, argnums, **settings)
+    transformed = inner(function, argnums, **settings)
     return Gradient(_named(function, transformed, transform.__name__), argnums, recipe)
 
 

@@ -199,21 +199,23 @@ RENAMED: Final[dict[str, str]] = {
 }
 """What rlx has → what others call it."""
 
+
+def _each(names: str, alternative: str) -> dict[str, str]:
+    return {name: alternative.replace("{name}", name) for name in names.split()}
+
+
 ELSEWHERE: Final[dict[str, str]] = {
     "array": "rlx.asarray(data), or numpy.array: NumPy arrays, and any with DLPack or a buffer, are passed as they are",
     "tensor": "NumPy arrays, and any with DLPack or a buffer, are passed as they are",
     "Tensor": "annotate with rlx.Array; NumPy arrays are passed as they are",
     "ndarray": "annotate with rlx.Array; NumPy arrays are passed as they are",
     "pmap": "there is no function for several devices; rlx.vmap maps over an axis on one",
-    **dict.fromkeys(
-        (
-            *("sharding", "shard_map", "make_mesh", "Mesh", "all_gather", "with_sharding_constraint"),
-            "pjit",
-        ),
+    **_each(
+        "sharding shard_map make_mesh Mesh all_gather with_sharding_constraint pjit",
         "a program runs on one device; there is no sharding",
     ),
-    **dict.fromkeys(
-        ("float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float4_e2m1fn", "int4", "uint4", "int2", "uint2"),
+    **_each(
+        "float8_e4m3fn float8_e5m2 float8_e4m3 float4_e2m1fn int4 uint4 int2 uint2",
         "there is no such element type; the smallest are rlx.f16, rlx.bf16, rlx.i8 and rlx.u8",
     ),
     **dict.fromkeys(
@@ -277,83 +279,19 @@ ELSEWHERE: Final[dict[str, str]] = {
     "LinAlgError": "a factorisation that fails returns NaN, so that programs need no branch; test with rlx.isnan",
     "Sequential": "a net is a function of its parameters, as in examples/digits.py; rlx.from_torch brings a module of PyTorch",
     "kron": "`from rlx_custom_ops import kron`",
-    **dict.fromkeys(
-        (
-            "bartlett",
-            "blackman",
-            "geomspace",
-            "hamming",
-            "hanning",
-            "kaiser",
-            "logspace",
-            "tril_indices",
-            "triu_indices",
-        ),
+    **_each(
+        "bartlett blackman geomspace hamming hanning kaiser logspace tril_indices triu_indices",
         "use NumPy's function: programs accept its arrays",
     ),
-    **{
-        name: f"rlx.linalg.{name}"
-        for name in [
-            "cholesky",
-            "cross",
-            "det",
-            "eigh",
-            "inv",
-            "lstsq",
-            "matrix_power",
-            "multi_dot",
-            "norm",
-            "pinv",
-            "qr",
-            "slogdet",
-            "svd",
-        ]
-    },
-    **{
-        name: f"rlx.fft.{name}"
-        for name in [
-            "ifft",
-            "rfft",
-            "irfft",
-            "fft2",
-            "fftn",
-            "hfft",
-            "fftfreq",
-            "rfftfreq",
-            "fftshift",
-            "stft",
-            "istft",
-        ]
-    },
+    **_each("cholesky cross det eigh inv lstsq matrix_power multi_dot norm pinv qr slogdet svd", "rlx.linalg.{name}"),
+    **_each("ifft rfft irfft fft2 fftn hfft fftfreq rfftfreq fftshift stft istft", "rlx.fft.{name}"),
     "igamma": "rlx.special.gammainc",
     "igammac": "rlx.special.gammaincc",
-    **{
-        name: f"rlx.special.{name}"
-        for name in [
-            "betainc",
-            "betaln",
-            "entr",
-            "erfcx",
-            "factorial",
-            "gamma",
-            "gammainc",
-            "gammaincc",
-            "i0",
-            "i0e",
-            "i1",
-            "i1e",
-            "log_ndtr",
-            "logit",
-            "multigammaln",
-            "ndtr",
-            "ndtri",
-            "psi",
-            "rel_entr",
-            "xlog1py",
-            "xlogy",
-            "zeta",
-        ]
-    },
+    **_each(
+        "betainc betaln entr erfcx factorial gamma gammainc gammaincc i0 i0e i1 i1e log_ndtr logit "
+        "multigammaln ndtr ndtri psi rel_entr xlog1py xlogy zeta",
+        "rlx.special.{name}",
+    ),
     "real_fft": "rlx.fft.rfft",
     "inverse_real_fft": "rlx.fft.irfft",
     "unique": "the number of results depends on the data: rlx.sort, and compare neighbours",
@@ -376,7 +314,7 @@ def hint_for(name: str, known: Iterable[str]) -> str | None:
         return ELSEWHERE[name]
     if name in CORE or name in FUNCTIONS:
         return f"it is rlx.{name}"
-    if name in errors.__all__:
+    if callable(vars(errors).get(name)):
         return f"`from rlx_core.errors import {name}`"
     if any(part in name for part in INTERNAL):
         return "the compiler makes this op from others; `rlx why` and `rlx plan` say where"

@@ -65,7 +65,10 @@ class Sample:
     def arrays(self, op: type[Op]) -> list[np.ndarray | None]:
         """Return operand arrays; the same on every call and in every process."""
         seed = zlib.crc32(f"{op.name}{self.types}{sorted(self.attributes.items(), key=str)}".encode())
-        rng = np.random.default_rng(seed)
+        return self.drawn(op, np.random.default_rng(seed))
+
+    def drawn(self, op: type[Op], rng: np.random.Generator) -> list[np.ndarray | None]:
+        """Return operand arrays from a generator."""
         if self.make is not None:
             drawn = iter(self.make(rng))
             return [None if t is None else np.asarray(next(drawn)).astype(t.dtype.numpy) for t in self.types]
@@ -74,6 +77,11 @@ class Sample:
             None if t is None else draw(rng, t, *self.ranges.get(n, (self.low, self.high)))
             for n, t in zip(names, self.types, strict=True)
         ]
+
+    def with_types(self, types: Sequence[TensorType | None]) -> Sample:
+        """Return the sample with other operand types."""
+        settings: Any = {name: getattr(self, name) for name in ("low", "high", "ranges", "make", "is_smooth")}
+        return Sample(*types, **settings, **self.attributes)
 
 
 def draw(rng: np.random.Generator, type: TensorType, low: float, high: float) -> np.ndarray:

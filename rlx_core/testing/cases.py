@@ -16,7 +16,7 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import TensorType
-from rlx_core.ops.samples import Case, Rejected, Sample, draw
+from rlx_core.ops.samples import Case, Rejected, Sample
 from rlx_core.system.records import frozen
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.engine import STANDARD, Engine
@@ -96,11 +96,15 @@ class OpProgram:
     def widened(self) -> OpProgram:
         """The same call in f64 and c128, so that constants in rules are exact; itself where the op does not take those."""
         types = tuple(None if t is None else t.with_dtype(t.dtype.wide) for t in self.sample.types)
-        wider = evolve(self, case=evolve(self.case, sample=evolve_types(self.sample, types)))
+        wider = self.with_types(types)
         try:
             return wider if wider.graph else self
         except RlxError:
             return self
+
+    def with_types(self, types: Sequence[TensorType | None]) -> OpProgram:
+        """The same call on operands of other types."""
+        return evolve(self, case=evolve(self.case, sample=self.sample.with_types(types)))
 
     @cached_property
     def widened_key(self) -> str:
@@ -142,20 +146,12 @@ class OpProgram:
     def draw(self, variant: int = 0) -> list[np.ndarray]:
         """Arrays for the inputs; variant 0 is the sample's own draw, the others are further examples of it."""
         with np.errstate(all="ignore"):  # values for a wide dtype may overflow in a narrow one
-            arrays = self.sample.arrays(self.op) if variant == 0 else self._redraw(variant)
+            if variant == 0:
+                arrays = self.sample.arrays(self.op)
+            else:
+                seed = [variant, zlib.crc32(repr(self.case).encode())]
+                arrays = self.sample.drawn(self.op, np.random.default_rng(seed))
         return [a for a in arrays if a is not None]
-
-    def _redraw(self, variant: int) -> Sequence[np.ndarray | None]:
-        sample, types = self.sample, self.sample.types
-        rng = np.random.default_rng([variant, zlib.crc32(repr(self.case).encode())])
-        if sample.make is not None:
-            drawn = iter(sample.make(rng))
-            return [None if t is None else np.asarray(next(drawn)).astype(t.dtype.numpy) for t in types]
-        names = operand_names(self.op, len(types))
-        return [
-            None if t is None else draw(rng, t, *sample.ranges.get(n, (sample.low, sample.high)))
-            for n, t in zip(names, types, strict=True)
-        ]
 
     def rng(self) -> np.random.Generator:
         """Randomness for directions; the same in every run and process."""
@@ -164,18 +160,6 @@ class OpProgram:
     def __repr__(self) -> str:
         of_rule = f"{self.rule} of " if self.rule else ""
         return f"{of_rule}{self.case}{f' {self.varied}' if self.varied else ''}"
-
-
-def evolve_types(sample: Sample, types: Sequence[TensorType | None]) -> Sample:
-    return Sample(
-        *types,
-        low=sample.low,
-        high=sample.high,
-        ranges=sample.ranges,
-        make=sample.make,
-        is_smooth=sample.is_smooth,
-        **sample.attributes,
-    )
 
 
 def program_of(case: Case) -> Graph:

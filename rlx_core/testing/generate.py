@@ -25,7 +25,7 @@ from rlx_core.ir.mesh import OverNamedAxes
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
-from rlx_core.ops.samples import Sample, draw
+from rlx_core.ops.samples import Sample
 from rlx_core.system.records import define, frozen
 from rlx_core.testing.adapt import led_to, viewed
 from rlx_core.testing.nesting import Move, nested
@@ -171,7 +171,7 @@ class Growth:
         op, samples = self._pick(large() if self.is_part and self.rng.random() < 0.5 else pool())
         real = [s for s in samples if any(t is not None and t.dtype in (f32, f64) for t in s.types)]
         sample = self._varied(op, self._pick(real if real and self.rng.random() < 0.6 else samples))
-        drawn = sample.arrays(op) if sample.make is not None else self._drawn(op, sample)
+        drawn = sample.arrays(op) if sample.make is not None else sample.drawn(op, self.rng)
         names = operand_names(op, len(sample.types))
         operands: list[Known | GeneratedLeaf] = []
         ways: list[Callable[[Value], Value] | None] = []
@@ -255,13 +255,7 @@ class Growth:
             shape = tuple(renamed[int(d)] for d in type.shape)
             return TensorType(kind if kind is not None and type.dtype.is_float else type.dtype, shape)
 
-        varied = Sample(
-            *(changed(t) for t in sample.types),
-            low=sample.low,
-            high=sample.high,
-            ranges=sample.ranges,
-            **sample.attributes,
-        )
+        varied = sample.with_types([changed(t) for t in sample.types])
         return varied if is_accepted(op, varied) else sample
 
     def _model(self, sample: Sample) -> tuple[TensorType, TensorType] | None:
@@ -281,13 +275,6 @@ class Growth:
         """A value of the graph; later ones are likelier, so that graphs grow deep as well as broad."""
         recent: Known = self.known[int(len(self.known) * math.sqrt(self.rng.random()))]
         return recent
-
-    def _drawn(self, op: type[Op], sample: Sample) -> list[np.ndarray | None]:
-        names = operand_names(op, len(sample.types))
-        return [
-            None if t is None else draw(self.rng, t, *sample.ranges.get(n, (sample.low, sample.high)))
-            for n, t in zip(names, sample.types, strict=True)
-        ]
 
     def _leaf(self, type: TensorType, array: np.ndarray) -> GeneratedLeaf:
         return GeneratedLeaf(self._pick(("input",) * 5 + ("param", "constant")), type, array)

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from attrs import field
+from attrs import field, fields
 
 from rlx_core.contributions import (
     KINDS,
@@ -148,15 +148,7 @@ class Subjects:
     formats: tuple[FormatRow, ...] = ()
 
     def __add__(self, other: Subjects) -> Subjects:
-        return Subjects(
-            self.ops + other.ops,
-            self.rules + other.rules,
-            self.kernels + other.kernels,
-            self.contributions + other.contributions,
-            self.rewrites + other.rewrites,
-            self.blocks + other.blocks,
-            self.formats + other.formats,
-        )
+        return Subjects(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(Subjects)))
 
     def rewrites_of(self, kind: type[_Row]) -> list[_Row]:
         """The contributed rewrites of one kind."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import evolve
-
 from rlx_core.errors import RlxError
 from rlx_core.ir.dims import Dim, DimBinding, symbol
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
-from rlx_core.testing.cases import OpProgram, evolve_types
+from rlx_core.testing.cases import OpProgram
 
 __all__ = ["Generalized", "generalized"]
 
@@ -73,4 +71,4 @@ def renamed(type: TensorType | None, to: Mapping[int, Dim]) -> TensorType | None
 
 
 def with_types(program: OpProgram, types: list[TensorType | None]) -> OpProgram:
-    return evolve(program, case=evolve(program.case, sample=evolve_types(program.sample, types)))
+    return program.with_types(types)

@@ -17,7 +17,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i32, i64, u8
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.samples import Case, Sample
-from rlx_core.testing.cases import OpProgram, Variation, cases_of, evolve_types
+from rlx_core.testing.cases import OpProgram, Variation, cases_of
 
 __all__ = ["accepted", "bases", "variants"]
 
@@ -35,7 +35,7 @@ def variants(program: OpProgram) -> tuple[OpProgram, ...]:
     for variation, name, types in varied_types(program.sample):
         key = signature(types)
         if key not in existing and key not in result:
-            sample = evolve_types(program.sample, types)
+            sample = program.sample.with_types(types)
             result[key] = OpProgram(Case(program.op, sample), program.rule, variation, f"({name})")
     return tuple(result.values())
 

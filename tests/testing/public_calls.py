@@ -20,7 +20,9 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4) / 12
 
 def functions() -> dict[str, Callable[..., Any]]:
     """The functions of `rlx` and `rlx.nn` by name."""
-    named = {f"rlx.{name}": getattr(rlx, name) for name in dir(rlx)} | {f"nn.{n}": getattr(nn, n) for n in nn.__all__}
+    named = {f"rlx.{name}": getattr(rlx, name) for name in dir(rlx)} | {
+        f"nn.{n}": getattr(nn, n) for n in vars(nn)["__all__"]
+    }
     return {
         name: f
         for name, f in named.items()

@@ -8,13 +8,16 @@ import platform
 import stat
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from attrs import evolve
+
 from rlx_core.cli.commands import COMMANDS
 from rlx_core.cli.conforming.verdicts import recorded_verdicts
+from rlx_core.cli.session import quietly
 from rlx_core.contributions import KINDS
 from rlx_core.errors import ConfigError, DeviceUnavailableError
 from rlx_core.plugins import PluginHost, PluginStatus, State
@@ -31,6 +34,7 @@ __all__ = [
     "dependencies",
     "environment",
     "failures_at_use",
+    "gathered",
     "plugins",
     "python",
     "targets",
@@ -57,13 +61,25 @@ class Finding:
         verdict: `note` is informative and no problem; `wrong` is a problem.
         found: The observed state.
         mend: The command or the change that fixes it.
+        section: Its heading, from the table of the checks.
     """
 
-    section: str
     name: str
     verdict: Verdict
     found: str
     mend: str | None = None
+    section: str = ""
+
+
+def gathered(checks: Mapping[str, Callable[[], Iterable[Finding]]]) -> list[Finding]:
+    """The findings of the checks by section; a check that raises is itself a finding."""
+    rows: list[Finding] = []
+    for section, check in checks.items():
+        outcome = attempt(lambda check=check: quietly(lambda: list(check())))  # type: ignore[misc]
+        if outcome.failure is not None:
+            rows.append(Finding("(check)", "wrong", f"could not be finished: {outcome.failure.summary}", None, section))
+        rows += [evolve(each, section=section) for each in outcome.value or ()]
+    return rows
 
 
 def python() -> Iterator[Finding]:
@@ -71,13 +87,12 @@ def python() -> Iterator[Finding]:
     is_old = sys.version_info[:2] < OLDEST_PYTHON
     oldest = ".".join(map(str, OLDEST_PYTHON))
     yield Finding(
-        "python",
         "version",
         "wrong" if is_old else "ok",
         f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}",
         f"use Python {oldest} or newer" if is_old else None,
     )
-    yield Finding("python", "platform", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    yield Finding("platform", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
 
 def dependencies() -> Iterator[Finding]:
@@ -92,9 +107,7 @@ def dependencies() -> Iterator[Finding]:
         yield dependency(requirement)
     if not requirements:
         mend = f"python -m pip install --force-reinstall {CORE}"
-        yield Finding(
-            "dependencies", CORE, "note", "its metadata is not installed, so that nothing can be compared", mend
-        )
+        yield Finding(CORE, "note", "its metadata is not installed, so that nothing can be compared", mend)
 
 
 def own_requirements() -> Iterator[str]:
@@ -117,16 +130,14 @@ def dependency(requirement: Any) -> Finding:
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding("dependencies", name, "wrong", f"not installed; rlx-core needs {specifier}", install)
+        return Finding(name, "wrong", f"not installed; rlx-core needs {specifier}", install)
     if not requirement.specifier.contains(version, prereleases=True):
-        return Finding("dependencies", name, "wrong", f"{version}; rlx-core needs {specifier}", install)
+        return Finding(name, "wrong", f"{version}; rlx-core needs {specifier}", install)
     outcome = attempt(lambda: importlib.import_module(name.replace("-", "_")))
     if outcome.failure is not None:
         mend = f"python -m pip install --force-reinstall {name}"
-        return Finding(
-            "dependencies", name, "wrong", f"{version}, which cannot be imported: {outcome.failure.summary}", mend
-        )
-    return Finding("dependencies", name, "ok", f"{version} ({specifier})")
+        return Finding(name, "wrong", f"{version}, which cannot be imported: {outcome.failure.summary}", mend)
+    return Finding(name, "ok", f"{version} ({specifier})")
 
 
 def plugins(host: PluginHost, load: bool) -> Iterator[Finding]:
@@ -134,27 +145,23 @@ def plugins(host: PluginHost, load: bool) -> Iterator[Finding]:
     for row in host.survey(load):
         verdict = "wrong" if row.contested and row.state is not State.UNAVAILABLE else VERDICTS[row.state]
         description = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
-        yield Finding("plugins", row.name, verdict, description, mending(row))
+        yield Finding(row.name, verdict, description, mending(row))
     for note in host.notes:
-        yield Finding("plugins", "(policy)", "note", note)
+        yield Finding("(policy)", "note", note)
     for fault in host.index_faults:
         mend = "install that distribution again, or tell its author"
-        yield Finding("plugins", "(index)", "wrong", f"its plugins cannot be read: {fault}", mend)
+        yield Finding("(index)", "wrong", f"its plugins cannot be read: {fault}", mend)
     if load:
         builtin_names = {spec.name for spec in COMMANDS}
         for name in sorted(builtin_names & set(host.registry().commands)):
             owner = host.registry().owner("commands", name)
-            yield Finding(
-                "plugins", owner.plugin, "note", f"its command `{name}` is never reached: rlx has one of that name"
-            )
+            yield Finding(owner.plugin, "note", f"its command `{name}` is never reached: rlx has one of that name")
 
 
 def contributions(host: PluginHost, load: bool) -> Iterator[Finding]:
     """Everything that plugins contribute, imported: what cannot be used, whose it is, and what mends it."""
     if not load:
-        yield Finding(
-            "contributions", "(not tried)", "note", "no plugin is imported until the configuration can be read"
-        )
+        yield Finding("(not tried)", "note", "no plugin is imported until the configuration can be read")
         return
     from rlx_core.cli.checking.contributions import contribution_faults  # imports everything there is
 
@@ -162,14 +169,12 @@ def contributions(host: PluginHost, load: bool) -> Iterator[Finding]:
     for fault in faults:
         where = f" ({fault.where})" if fault.where else ""
         description = f"{fault.what}, of {fault.owner.distribution} {fault.owner.version}: {fault.reason}{where}"
-        yield Finding(
-            "contributions", fault.owner.plugin, "wrong" if fault.is_wrong else "note", description, fault.mend
-        )
+        yield Finding(fault.owner.plugin, "wrong" if fault.is_wrong else "note", description, fault.mend)
     yield from failures_at_use(host)
     count = sum(len(host.registry().table(kind)) for kind in KINDS)
     bad = sum(fault.is_wrong for fault in faults)
     used = f"{bad} of them cannot be used" if bad else "all of them can be used"
-    yield Finding("contributions", "(all)", "ok", f"{count} looked at, {used}")
+    yield Finding("(all)", "ok", f"{count} looked at, {used}")
 
 
 def failures_at_use(host: PluginHost) -> Iterator[Finding]:
@@ -180,7 +185,7 @@ def failures_at_use(host: PluginHost) -> Iterator[Finding]:
             f"{failure.record}, of {failure.distribution} {failure.version}, failed at use: {failure.reason}{where}"
         )
         mend = f"{failure.mend}; when it is corrected, remove {journal_file()}"
-        yield Finding("contributions", failure.plugin, "wrong", description, mend)
+        yield Finding(failure.plugin, "wrong", description, mend)
 
 
 def mending(row: PluginStatus) -> str | None:
@@ -193,7 +198,7 @@ def mending(row: PluginStatus) -> str | None:
 def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
     """Which devices can be compiled for here."""
     if not load:
-        yield Finding("targets", "(not tried)", "note", "no plugin is imported until the configuration can be read")
+        yield Finding("(not tried)", "note", "no plugin is imported until the configuration can be read")
         return
     from rlx_core.pipeline.targets import no_backend
 
@@ -203,24 +208,24 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
         if outcome.failure is not None:
             error = outcome.failure.error
             if isinstance(error, DeviceUnavailableError):
-                yield Finding("targets", name, "note", error.message, error.hint)
+                yield Finding(name, "note", error.message, error.hint)
             else:
-                yield Finding("targets", name, "wrong", outcome.failure.summary)
+                yield Finding(name, "wrong", outcome.failure.summary)
         else:
             found_devices = ", ".join(outcome.value or ()) or "its plugin works, and finds no device"
-            yield Finding("targets", name, "ok" if outcome.value else "note", found_devices)
+            yield Finding(name, "ok" if outcome.value else "note", found_devices)
     yield from conformance(host)
     for (kind, name), refusal in registry.refused.items():
         if kind == "backends":
             reasons = [str(fact.value) for fact in refusal.facts if fact.label == "missing"]
-            yield Finding("targets", name, "note", reasons[0] if reasons else refusal.message, refusal.hint)
+            yield Finding(name, "note", reasons[0] if reasons else refusal.message, refusal.hint)
     if not registry.backends:
         error = no_backend(host)
         missing = "; ".join(str(fact.value) for fact in error.facts)
         consequence = (
             f"nothing can be compiled: {missing}" if missing else "no backend is installed: programs are interpreted"
         )
-        yield Finding("targets", "(none)", "wrong", consequence, error.hint)
+        yield Finding("(none)", "wrong", consequence, error.hint)
 
 
 def conformance(host: PluginHost) -> Iterator[Finding]:
@@ -239,11 +244,9 @@ def conformance(host: PluginHost) -> Iterator[Finding]:
             description = (
                 f"out of date, now {each.distribution} {current[0]} with rlx-core {current[1]}; was {description}"
             )
-            yield Finding("targets", each.target, "note", description, again)
+            yield Finding(each.target, "note", description, again)
         else:
-            yield Finding(
-                "targets", each.target, "wrong" if each.failed else "ok", description, again if each.failed else None
-            )
+            yield Finding(each.target, "wrong" if each.failed else "ok", description, again if each.failed else None)
 
 
 def devices(host: PluginHost, name: str) -> list[str]:
@@ -267,18 +270,18 @@ def cache(directory: Path) -> Finding:
     try:
         status = directory.stat()
     except FileNotFoundError:
-        return Finding("cache", "directory", "ok", f"{directory}, made when it is first needed")
+        return Finding("directory", "ok", f"{directory}, made when it is first needed")
     if not stat.S_ISDIR(status.st_mode):
-        return Finding("cache", "directory", "wrong", f"{directory} is a file", "move it away, or set RLX_CACHE_DIR")
+        return Finding("directory", "wrong", f"{directory} is a file", "move it away, or set RLX_CACHE_DIR")
     if os.name == "posix" and status.st_uid != os.geteuid():
         message = f"{directory} belongs to user {status.st_uid}, not to {os.geteuid()}"
-        return Finding("cache", "directory", "wrong", message, "set RLX_CACHE_DIR to a directory of your own")
+        return Finding("directory", "wrong", message, "set RLX_CACHE_DIR to a directory of your own")
     if os.name == "posix" and status.st_mode & 0o077:
         message = f"{directory} is open to others (mode {stat.S_IMODE(status.st_mode):o}, not 700)"
-        return Finding("cache", "directory", "wrong", message, f"chmod 700 {directory}")
+        return Finding("directory", "wrong", message, f"chmod 700 {directory}")
     files = [each for each in directory.rglob("*") if each.is_file()]
     size = sum(each.stat().st_size for each in files)
-    return Finding("cache", "directory", "ok", f"{directory}, owner only; {len(files)} files, {human_bytes(size)}")
+    return Finding("directory", "ok", f"{directory}, owner only; {len(files)} files, {human_bytes(size)}")
 
 
 def environment(host: PluginHost, load: bool) -> Iterator[Finding]:
@@ -290,10 +293,10 @@ def environment(host: PluginHost, load: bool) -> Iterator[Finding]:
         values, unknown = read_settings(os.environ, None, options)
     except ConfigError as error:
         variable, _, message = error.message.partition(": ")
-        yield Finding("environment", variable, "wrong", message, f"unset {variable}, or give it such a value")
+        yield Finding(variable, "wrong", message, f"unset {variable}, or give it such a value")
         return
     for key, (value, variable) in sorted(values.items()):
-        yield Finding("environment", variable, "ok", f"sets {key} to {value!r}")
+        yield Finding(variable, "ok", f"sets {key} to {value!r}")
     for each in unknown:
         message = f"no setting has this name; {each.hint}" if each.hint else "no setting has this name"
-        yield Finding("environment", each.name, "note", message)
+        yield Finding(each.name, "note", message)

@@ -11,9 +11,11 @@ import json
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from attrs import evolve
 
 from rlx_core.cli.checking import checks
 from rlx_core.cli.checking.checks import Finding
@@ -118,21 +120,16 @@ def importable(address: str) -> bool:
 
 def findings(package: Package, *, is_quick: bool) -> list[Finding]:
     """Everything that was looked at; of a plugin that cannot be used, no more than that."""
-    rows = list(plugin(package))
+    rows = [evolve(each, section="plugin") for each in plugin(package)]
     if any(each.verdict == "wrong" for each in rows):
         return rows
-    parts: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
-        ("contributions", lambda: contributions(package)),
-        ("laws", lambda: laws(package, is_quick)),
-        ("plans", lambda: plans(package, SEEDS[:1] if is_quick else SEEDS)),
+    return rows + checks.gathered(
+        {
+            "contributions": lambda: contributions(package),
+            "laws": lambda: laws(package, is_quick),
+            "plans": lambda: plans(package, SEEDS[:1] if is_quick else SEEDS),
+        }
     )
-    for section, part in parts:
-        outcome = attempt(lambda part=part: list(part()))  # type: ignore[misc]
-        if outcome.failure is not None:
-            summary = f"could not be finished: {outcome.failure.summary}"
-            rows.append(Finding(section, "(check)", "wrong", summary))
-        rows += outcome.value or []
-    return rows
 
 
 def plugin(package: Package) -> Iterator[Finding]:
@@ -142,10 +139,10 @@ def plugin(package: Package) -> Iterator[Finding]:
         if (row.name, row.distribution) == (package.entry.name, package.entry.distribution):
             verdict: checks.Verdict = "wrong" if row.contested else checks.VERDICTS[row.state]
             description = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
-            yield Finding("plugin", row.name, verdict, description, checks.mending(row))
+            yield Finding(row.name, verdict, description, checks.mending(row))
             listed = [f"{kind}: {', '.join(names)}" for kind, names in row.provides.items()]
             none = "nothing; its hooks are functions with @hookimpl, in the module that the entry point names"
-            yield Finding("plugin", "provides", "ok" if listed else "wrong", "; ".join(listed) or none)
+            yield Finding("provides", "ok" if listed else "wrong", "; ".join(listed) or none)
 
 
 def contributions(package: Package) -> Iterator[Finding]:
@@ -158,10 +155,10 @@ def contributions(package: Package) -> Iterator[Finding]:
         if (fault.owner.plugin, fault.owner.distribution) == (package.entry.name, package.entry.distribution):
             where = f" ({fault.where})" if fault.where else ""
             verdict: checks.Verdict = "wrong" if fault.is_wrong else "note"
-            yield Finding("contributions", fault.what, verdict, f"{fault.reason}{where}", fault.mend)
+            yield Finding(fault.what, verdict, f"{fault.reason}{where}", fault.mend)
             wrong += fault.is_wrong
     claims = own_claims(package, host)
-    yield Finding("contributions", "(all)", "ok", f"{len(claims)} imported, {wrong or 'none'} of them no use")
+    yield Finding("(all)", "ok", f"{len(claims)} imported, {wrong or 'none'} of them no use")
     for claim in claims:
         yield from absence(package, claim)
 
@@ -183,7 +180,7 @@ def absence(package: Package, claim: Claim) -> Iterator[Finding]:
     message = f"it is not there when a program needs it: nothing activates {package.entry.name} then"
     condition = next(each for each in conditions if each == COMPILE or "." in each)
     mend = f'pyproject.toml: [project.entry-points."rlx.when"] "{condition}" = "{package.entry.module}"'
-    yield Finding("contributions", f"{claim.kind} {claim.name}", "wrong", message, mend)
+    yield Finding(f"{claim.kind} {claim.name}", "wrong", message, mend)
 
 
 def needed_when(claim: Claim) -> tuple[str, ...]:
@@ -213,9 +210,7 @@ def needed_when(claim: Claim) -> tuple[str, ...]:
 def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
     """The laws over its ops, rules and kernels, and over what its backends compute of the standard ops."""
     if importlib.util.find_spec("pytest") is None:
-        yield Finding(
-            "laws", "pytest", "wrong", "it is not installed, and runs the laws", "python -m pip install pytest"
-        )
+        yield Finding("pytest", "wrong", "it is not installed, and runs the laws", "python -m pip install pytest")
         return
     from rlx_core.testing.subjects import TRIED
 
@@ -228,9 +223,7 @@ def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
             options = [f"--rlx-backend={claim.name}", "--rlx-partial", "--rlx-samples=one", "-k", "backend_agrees"]
             yield from lawful(package, f"target {claim.name}", options)
     if not any(claim.kind in (*TRIED, "backends") for claim in claims):
-        yield Finding(
-            "laws", "(none)", "note", "they are about ops, rules, kernels, rewrites, blocks, formats and backends"
-        )
+        yield Finding("(none)", "note", "they are about ops, rules, kernels, rewrites, blocks, formats and backends")
 
 
 def lawful(package: Package, name: str, options: list[str]) -> Iterator[Finding]:
@@ -242,21 +235,21 @@ def lawful(package: Package, name: str, options: list[str]) -> Iterator[Finding]
         answer = Path(folder) / "answer.json"
         done = in_a_process("rlx_core.testing.verdict", str(answer), package.word, "-q", *options)
         if not answer.exists():
-            yield Finding("laws", name, "wrong", f"the run broke off: {last_line(done)}", again)
+            yield Finding(name, "wrong", f"the run broke off: {last_line(done)}", again)
             return
         result = json.loads(answer.read_text(encoding="utf-8"))
     lines, declined = result["lines"] or [last_line(done)], result["declined"]
     if declined and not result["tried"]:
         message = f"it declines everything that needs a kernel, of {len(declined)} ops; {next(iter(declined.values()))}"
-        yield Finding("laws", name, "wrong", message, again)
+        yield Finding(name, "wrong", message, again)
         return
-    yield Finding("laws", name, "wrong" if result["ended"] else "ok", lines[-1], again if result["ended"] else None)
+    yield Finding(name, "wrong" if result["ended"] else "ok", lines[-1], again if result["ended"] else None)
     for line in lines[:-1]:
         subject, _, message = line.strip().partition(": ")
         failed = " failed, on " in line or " (" in subject
-        yield Finding("laws", subject, "wrong" if failed else "ok", message or line)
+        yield Finding(subject, "wrong" if failed else "ok", message or line)
     for subject, message in declined.items():
-        yield Finding("laws", subject, "note", message)
+        yield Finding(subject, "note", message)
 
 
 def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
@@ -268,7 +261,7 @@ def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
         answer = attempt(lambda done=done: json.loads(done.stdout.splitlines()[-1])).value  # type: ignore[misc]
         if done.returncode != 0 or answer is None:
             again = f"PYTHONHASHSEED={seed} python -m {' '.join(words)}"
-            yield Finding("plans", f"(seed {seed})", "wrong", f"the run broke off: {last_line(done)}", again)
+            yield Finding(f"(seed {seed})", "wrong", f"the run broke off: {last_line(done)}", again)
             continue
         for name, those in answer.items():
             became.setdefault(name, []).extend(those)
@@ -281,18 +274,16 @@ def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
         parts = [part for part in PARTS if any(each[part] != first[part] for each in others)]
         if parts:
             message = f"its {' and its '.join(parts)} depend on the order of plugins or on the hash seed"
-            yield Finding("plans", name, "wrong", message)
+            yield Finding(name, "wrong", message)
         elif first["declined"] and name.rpartition(" on ")[2] in backends:
-            yield Finding("plans", name, "note", f"declined: {first['declined']}")
+            yield Finding(name, "note", f"declined: {first['declined']}")
         elif first["error"]:
-            yield Finding("plans", name, "wrong", f"it does not compile: {first['error']}")
+            yield Finding(name, "wrong", f"it does not compile: {first['error']}")
         else:
             alike += 1
     times = max(map(len, became.values()), default=0)
     all_are: checks.Verdict = "ok" if alike == len(became) else "note"
-    yield Finding(
-        "plans", "(all)", all_are, f"{alike} of {len(became)} programs, each compiled {times} times, are alike"
-    )
+    yield Finding("(all)", all_are, f"{alike} of {len(became)} programs, each compiled {times} times, are alike")
 
 
 def in_a_process(module: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:

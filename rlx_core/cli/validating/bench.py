@@ -123,11 +123,12 @@ class Bench:
     def is_late(self) -> bool:
         return time.monotonic() > self.deadline
 
-    def check(self, name: str, run: Callable[[], str | dict[str, Any] | None]) -> Iterator[CheckRow]:
+    def check(self, name: str, run: Callable[..., str | dict[str, Any] | None], *arguments: Any) -> Iterator[CheckRow]:
         """Run one check, and yield its row; what was built for a failed one is added to the report.
 
         Args:
             run: Returns a reason or facts of a check that passed, and raises otherwise.
+            arguments: The arguments of `run`.
         """
         self.built.clear()
         if self.is_late:
@@ -135,7 +136,7 @@ class Bench:
             return
         try:
             _ = self.device  # opened, so that built modules are recorded
-            result = run()
+            result = run(*arguments)
         except Skip as skip:
             yield CheckRow(name, "skipped", str(skip))
         except Exception as error:  # noqa: BLE001  whatever is raised on a device is a finding

@@ -4,63 +4,20 @@ HIR and MIR share this structure: a HIR graph is one in which some ops are block
 (`leaves`), nodes and values (`values`), the finished graph (`program`) and how one is made (`builder`).
 """
 
-from rlx_core.ir.graph.array_methods import OPERATORS, ArrayMethods, operator
-from rlx_core.ir.graph.builder import (
-    Builder,
-    LiftedArrays,
-    ambient_builder,
-    as_results,
-    building,
-    decomposition,
-    infer,
-    is_hashable,
-    lifting,
-)
-from rlx_core.ir.graph.elements import leaked, refused_ufunc
-from rlx_core.ir.graph.leaves import Constant, GraphArgument, Input, Literal, Param, literal
-from rlx_core.ir.graph.program import (
-    MOST_NESTED,
-    Graph,
-    ValueMap,
-    keep_symbols,
-    leaf_name,
-    lines_of,
-    nested_graphs,
-    ops_inside,
-    symbols_inside,
-)
-from rlx_core.ir.graph.values import Node, Value
+import typing
 
-__all__ = [
-    "MOST_NESTED",
-    "OPERATORS",
-    "ArrayMethods",
-    "Builder",
-    "Constant",
-    "Graph",
-    "GraphArgument",
-    "Input",
-    "LiftedArrays",
-    "Literal",
-    "Node",
-    "Param",
-    "Value",
-    "ValueMap",
-    "ambient_builder",
-    "as_results",
-    "building",
-    "decomposition",
-    "infer",
-    "is_hashable",
-    "keep_symbols",
-    "leaf_name",
-    "leaked",
-    "lifting",
-    "lines_of",
-    "literal",
-    "nested_graphs",
-    "operator",
-    "ops_inside",
-    "refused_ufunc",
-    "symbols_inside",
-]
+from rlx_core import public
+from rlx_core.ir.graph.array_methods import *
+from rlx_core.ir.graph.builder import *
+from rlx_core.ir.graph.builder import is_hashable as is_hashable
+from rlx_core.ir.graph.elements import leaked as leaked
+from rlx_core.ir.graph.elements import refused_ufunc as refused_ufunc
+from rlx_core.ir.graph.leaves import *
+from rlx_core.ir.graph.program import *
+from rlx_core.ir.graph.program import MOST_NESTED as MOST_NESTED
+from rlx_core.ir.graph.program import keep_symbols as keep_symbols
+from rlx_core.ir.graph.program import lines_of as lines_of
+from rlx_core.ir.graph.values import *
+
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__, __getattr__ = public.reexports(__name__)

@@ -18,7 +18,7 @@ from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.plugins import default_host
 from rlx_core.testing.about import about, runs
-from rlx_core.testing.cases import OpProgram, evolve_types, typed, wide
+from rlx_core.testing.cases import OpProgram, typed, wide
 from rlx_core.testing.judges import EXACT, close
 from rlx_core.testing.symbolic import generalized
 from rlx_core.testing.variants import accepted
@@ -143,7 +143,7 @@ def mixed(program: OpProgram) -> Iterator[OpProgram]:
             theirs = other.sample.types[i]
             if type is not None and theirs is not None and theirs != type:
                 types = [*program.sample.types[:i], theirs, *program.sample.types[i + 1 :]]
-                candidate = evolve(program, case=evolve(program.case, sample=evolve_types(program.sample, types)))
+                candidate = program.with_types(types)
                 if not candidate.is_refused:
                     yield candidate
 
@@ -156,7 +156,7 @@ def assert_commutes(program: OpProgram, i: int, j: int) -> None:
         order[i], order[j] = order[j], order[i]
         return order
 
-    sample = evolve_types(program.sample, exchanged(program.sample.types))
+    sample = program.sample.with_types(exchanged(program.sample.types))
     other = evolve(program, case=evolve(program.case, sample=sample))
     says = f"{program.op.name} declares is_commutative"
     assert not other.is_refused, f"{says}, and takes {program!r} but not {other!r}"

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.about import about, differentiable, has_own_derivative, has_two_meanings
-from rlx_core.testing.cases import OpProgram, evolve_types, wide
+from rlx_core.testing.cases import OpProgram, wide
 from rlx_core.testing.differences import random_like
 from rlx_core.testing.judges import EXACT, close, decomposed, differentiable_outputs, transposes
 from rlx_core.testing.variants import replaced
@@ -122,7 +122,7 @@ def enlarged(program: OpProgram) -> OpProgram | None:
     for size in dict.fromkeys(d for t in static for d in t.static_shape if d > 1):
         others = max(int(np.prod(t.static_shape)) // size for t in static if size in t.static_shape)
         types = replaced(sample.types, size, -(-MIN_MANY // max(others, 1)))
-        large = OpProgram(Case(program.op, evolve_types(sample, types)), program.rule)
+        large = OpProgram(Case(program.op, sample.with_types(types)), program.rule)
         if sum(int(np.prod(t.static_shape)) for t in types if t is not None) > MAX_MANY:
             continue
         try:

@@ -53,7 +53,7 @@ def machine(bench: Bench, _: str) -> Iterator[CheckRow]:
         "device", "passed", f"{name}; {driver}", {**facts, "devices": list(map(str, rlx.devices(bench.target)))}
     )
     for command in bench.diagnostics.tools:
-        yield from bench.check(command[0], lambda command=command: output_of(command))  # type: ignore[misc]
+        yield from bench.check(command[0], output_of, command)
 
 
 def output_of(command: Sequence[str]) -> dict[str, Any]:
@@ -91,17 +91,16 @@ def first_kernel(bench: Bench, _: str) -> Iterator[CheckRow]:
 def copies(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Copy to the device, on it and back, at odd sizes and offsets."""
     rng = np.random.default_rng(5)
+
+    def run(data: np.ndarray) -> None:
+        on_device = bench.put(data)
+        expect_same_bits([on_device.to_host()], [data], "written and read")
+        expect_same_bits([on_device.copy().to_host()], [data], "copied on the device")
+        bench.put(data[::-1])
+        expect_same_bits([on_device.to_host()], [data], "after another array was written")
+
     for nbytes in SIZES:
-        data = rng.integers(0, 256, nbytes, dtype=np.uint8)
-
-        def run(data: np.ndarray = data) -> None:
-            on_device = bench.put(data)
-            expect_same_bits([on_device.to_host()], [data], "written and read")
-            expect_same_bits([on_device.copy().to_host()], [data], "copied on the device")
-            bench.put(data[::-1])
-            expect_same_bits([on_device.to_host()], [data], "after another array was written")
-
-        yield from bench.check(f"{nbytes} bytes", run)
+        yield from bench.check(f"{nbytes} bytes", run, rng.integers(0, 256, nbytes, dtype=np.uint8))
 
 
 def sanitizer(bench: Bench, _: str) -> Iterator[CheckRow]:
@@ -116,25 +115,25 @@ def sanitizer(bench: Bench, _: str) -> Iterator[CheckRow]:
         return
     arguments = [command, *vendor.arguments]
     assert importlib.util.find_spec("rlx_core.cli.validating.child")
-    for each in vendor.tools:
 
-        def run(each: str = each) -> None:
-            folder = bench.folder / "sanitizer" / each
-            folder.mkdir(parents=True)
-            shutil.copy(bench.folder / "request.json", folder)
-            child = [sys.executable, "-m", "rlx_core.cli.validating.child", str(folder), SANITIZED]
-            try:
-                done = subprocess.run(
-                    [*(word.format(tool=each) for word in arguments), *child],
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    timeout=max(bench.deadline - time.monotonic(), 1),
-                )
-            except subprocess.TimeoutExpired:
-                raise Skip("the step's time is used up") from None
-            (folder / "output.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
-            if done.returncode:
-                raise AssertionError(f"{each} ended with {done.returncode}; see sanitizer/{each}/output.txt")
+    def run(tool: str) -> None:
+        folder = bench.folder / "sanitizer" / tool
+        folder.mkdir(parents=True)
+        shutil.copy(bench.folder / "request.json", folder)
+        child = [sys.executable, "-m", "rlx_core.cli.validating.child", str(folder), SANITIZED]
+        try:
+            done = subprocess.run(
+                [*(word.format(tool=tool) for word in arguments), *child],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=max(bench.deadline - time.monotonic(), 1),
+            )
+        except subprocess.TimeoutExpired:
+            raise Skip("the step's time is used up") from None
+        (folder / "output.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
+        if done.returncode:
+            raise AssertionError(f"{tool} ended with {done.returncode}; see sanitizer/{tool}/output.txt")
 
-        yield from bench.check(each, run)
+    for tool in vendor.tools:
+        yield from bench.check(tool, run, tool)

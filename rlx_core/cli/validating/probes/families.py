@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.cli.validating.bench import Bench, Skip
 from rlx_core.cli.validating.results import CheckRow
@@ -16,7 +15,7 @@ from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
-from rlx_core.testing.cases import OpProgram, evolve_types, programs, typed, wide
+from rlx_core.testing.cases import OpProgram, programs, typed, wide
 from rlx_core.testing.judges import near_oracle
 from rlx_core.testing.variants import bases
 
@@ -34,6 +33,12 @@ def family(bench: Bench, category: str) -> Iterator[CheckRow]:
     samples = first_of_each(bases([p for p in programs(ops) if p.failure is None]))
     kernels: Counter[str] = Counter()
     left: list[str] = []
+
+    def run(chosen: OpProgram) -> dict[str, Any]:
+        used = agree(bench, chosen)
+        kernels.update(used)
+        return {"kernels": used}
+
     for scale in SCALES:
         for program in samples:
             chosen = scaled(program, *scale)
@@ -43,13 +48,7 @@ def family(bench: Bench, category: str) -> Iterator[CheckRow]:
             if bench.is_late:
                 left.append(name)
                 continue
-
-            def run(chosen: OpProgram = chosen) -> dict[str, Any]:
-                used = agree(bench, chosen)
-                kernels.update(used)
-                return {"kernels": used}
-
-            yield from bench.check(name, run)
+            yield from bench.check(name, run, chosen)
     if left:
         yield CheckRow(
             "samples without time",
@@ -78,7 +77,7 @@ def scaled(program: OpProgram, factor: int, more: int) -> OpProgram | None:
         None if t is None else t.with_shape(d if d in (0, 1) else d * factor + more for d in t.shape)
         for t in program.sample.types
     )
-    scaled_program = evolve(program, case=evolve(program.case, sample=evolve_types(program.sample, types)))
+    scaled_program = program.with_types(types)
     try:
         every = [*types, *(t for n in scaled_program.graph.nodes for t in n.types)]
         is_small = all(t is None or t.size <= MAX_ELEMENTS for t in every)
@@ -103,7 +102,7 @@ def agree(bench: Bench, program: OpProgram) -> list[str]:
     if not used:
         raise Skip("runs on the host: the target has no kernel")
     arrays = program.draw()
-    outputs = run(bench, executable, arrays)
+    outputs = strided_results(bench, executable, arrays)
     for array, output in zip(outputs, program.graph.outputs, strict=True):
         computed = TensorType(dtype(array.dtype), array.shape)
         if computed != output.type:
@@ -114,7 +113,7 @@ def agree(bench: Bench, program: OpProgram) -> list[str]:
     return used
 
 
-def run(bench: Bench, executable: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def strided_results(bench: Bench, executable: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results for arrays that lie in odd strides at odd offsets."""
     device_arrays = [strided(bench, array) for array in arrays]
     return [np.asarray(each) for each in executable.run_slots(device_arrays)]
@@ -150,7 +149,7 @@ def lose_no_nan(bench: Bench, program: OpProgram, executable: Any, arrays: Seque
         return
     with np.errstate(all="ignore"):
         expected = typed(program.graph, changed)
-    for a, b in zip(run(bench, executable, changed), expected, strict=True):
+    for a, b in zip(strided_results(bench, executable, changed), expected, strict=True):
         if dtype(b.dtype).is_differentiable and np.any(np.isnan(b) & ~np.isnan(a)):
             raise AssertionError(
                 f"a NaN is lost: {int(np.sum(np.isnan(b)))} expected, {int(np.sum(np.isnan(a)))} there"

@@ -258,8 +258,8 @@ def dlpack(bench: Bench, _: str) -> Iterator[CheckRow]:
         if importlib.util.find_spec(library.partition(".")[0]) is None:
             yield CheckRow(library, "skipped", "not installed")
             continue
-        yield from bench.check(f"to {library}", lambda library=library: exported(bench, library))  # type: ignore[misc]
-        yield from bench.check(f"from {library}", lambda library=library: imported(bench, library))  # type: ignore[misc]
+        yield from bench.check(f"to {library}", exported, bench, library)
+        yield from bench.check(f"from {library}", imported, bench, library)
 
 
 def exported(bench: Bench, library: str) -> None:

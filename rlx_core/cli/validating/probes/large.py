@@ -76,16 +76,11 @@ def large(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Element-wise ops, movements, scatters, products and attention on arrays whose ends are known."""
     for count in COUNTS:
         for name, function in PROGRAMS.items():
-            yield from bench.check(
-                f"{name} u8[{count}]",
-                lambda count=count, name=name, function=function: on_bytes(bench, count, name, function),  # type: ignore[misc]
-            )
-        yield from bench.check(f"scatter u8[{count}]", lambda count=count: scattered(bench, count))  # type: ignore[misc]
+            yield from bench.check(f"{name} u8[{count}]", on_bytes, bench, count, name, function)
+        yield from bench.check(f"scatter u8[{count}]", scattered, bench, count)
         for program in ROWS_PROGRAMS:
-            yield from bench.check(
-                f"{program.name} f16[{program.rows(count) * program.width}]",
-                lambda count=count, program=program: on_rows(bench, program, program.rows(count)),  # type: ignore[misc]
-            )
+            rows = program.rows(count)
+            yield from bench.check(f"{program.name} f16[{rows * program.width}]", on_rows, bench, program, rows)
 
 
 def require_memory(bench: Bench, nbytes: int) -> None:

@@ -51,17 +51,8 @@ def options(bench: Bench, _: str) -> Iterator[CheckRow]:
                     chosen = {} if trial is None else {option: trial.value}
                     epsilon = max(float(ml_dtypes.finfo(numpy).eps), 0.0 if trial is None else trial.epsilon)  # type: ignore[no-untyped-call]
                     label = option if trial is None else f"{option}={trial.value}"
-
-                    def run(
-                        function: Any = function,
-                        numpy: Any = numpy,
-                        size: Any = size,
-                        chosen: Any = chosen,
-                        epsilon: float = epsilon,
-                    ) -> dict[str, Any]:
-                        return compare(bench, function, numpy, size, chosen, epsilon)
-
-                    yield from bench.check(f"{label}: {name} {dtype} {'x'.join(map(str, size))}", run)
+                    described = f"{label}: {name} {dtype} {'x'.join(map(str, size))}"
+                    yield from bench.check(described, compare, bench, function, numpy, size, chosen, epsilon)
 
 
 def compare(bench: Bench, function: Any, numpy: Any, size: Any, chosen: Any, epsilon: float) -> dict[str, Any]:

@@ -60,37 +60,34 @@ def shapes_of(name: str) -> tuple[tuple[int, ...], ...]:
 
 def programs(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Every program at three sizes, and with a NaN."""
+
+    def run(function: Any, x: np.ndarray, indices: np.ndarray) -> dict[str, Any]:
+        outputs = outputs_of(bench, function, x, indices)
+        expected = expected_of(function, x, indices)
+        scale = float(np.max(np.abs(expected), initial=1.0)) if expected.dtype.kind == "f" else 0.0
+        is_float = expected.dtype.kind in "fc"
+        near(outputs, expected, 1e-4 * is_float, 2e-5 * scale, "against NumPy")
+        return {"sha256": digest_of(outputs)}
+
+    def run_nan(function: Any, x: np.ndarray, indices: np.ndarray) -> None:
+        outputs, expected = outputs_of(bench, function, x, indices), expected_of(function, x, indices)
+        lost = int(np.sum(np.isnan(expected) & ~np.isnan(outputs)))
+        more = int(np.sum(~np.isnan(expected) & np.isnan(outputs)))
+        if lost or more:
+            raise AssertionError(f"of one NaN, {lost} are lost in the result and {more} are added")
+
     for name, function in PROGRAMS.items():
         for shape in shapes_of(name):
-            facts: dict[str, Any] = {}
-            x, indices = inputs_of(shape)
+            yield from bench.check(f"{name} {list(shape)}", run, function, *inputs_of(shape))
+        if name in NOT_A_NUMBER:
+            x, indices = inputs_of(SHAPES[1])
+            x = x.copy()
+            x[3, 5] = np.nan
+            yield from bench.check(f"{name} with a NaN", run_nan, function, x, indices)
 
-            def run(
-                function: Any = function, x: Any = x, indices: Any = indices, facts: dict[str, Any] = facts
-            ) -> dict[str, Any]:
-                outputs = outputs_of(bench, function, x, indices)
-                expected = expected_of(function, x, indices)
-                scale = float(np.max(np.abs(expected), initial=1.0)) if expected.dtype.kind == "f" else 0.0
-                is_float = expected.dtype.kind in "fc"
-                near(outputs, expected, 1e-4 * is_float, 2e-5 * scale, "against NumPy")
-                facts["sha256"] = hashlib.sha256(np.ascontiguousarray(outputs).tobytes()).hexdigest()
-                return facts
 
-            yield from bench.check(f"{name} {list(shape)}", run)
-        if name not in NOT_A_NUMBER:
-            continue
-        x, indices = inputs_of(SHAPES[1])
-        x = x.copy()
-        x[3, 5] = np.nan
-
-        def run_nan(function: Any = function, x: Any = x, indices: Any = indices) -> None:
-            outputs, expected = outputs_of(bench, function, x, indices), expected_of(function, x, indices)
-            lost = int(np.sum(np.isnan(expected) & ~np.isnan(outputs)))
-            more = int(np.sum(~np.isnan(expected) & np.isnan(outputs)))
-            if lost or more:
-                raise AssertionError(f"of one NaN, {lost} are lost in the result and {more} are added")
-
-        yield from bench.check(f"{name} with a NaN", run_nan)
+def digest_of(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 NOT_A_NUMBER: Final = ("product", "norm", "sums", "sort", "running", "moved", "loop", "scatter")
@@ -100,22 +97,20 @@ NOT_A_NUMBER: Final = ("product", "norm", "sums", "sort", "running", "moved", "l
 def repeat(bench: Bench, _: str) -> Iterator[CheckRow]:
     """The same bits as in the step `programs`, which was another process; or in two calls, if that did not run."""
     before = {row.name: row for row in read_rows(bench.folder / "rows" / "programs.jsonl") if "sha256" in row.facts}
+
+    def run(label: str, function: Any, x: np.ndarray, indices: np.ndarray) -> str:
+        f = bench.jit(function)
+        first = np.asarray(f(x, indices))
+        for _ in range(2):
+            second = np.asarray(f(x, indices))
+            different = int(np.sum(~same_bits(second, first)))
+            if different:
+                raise AssertionError(f"{different} of {second.size} elements differ in the second run")
+        if label in before and before[label].facts["sha256"] != digest_of(first):
+            raise AssertionError("another process computed other bits")
+        return "in two processes" if label in before else "in one process"
+
     for name, function in PROGRAMS.items():
         for shape in shapes_of(name)[1:] or shapes_of(name):
-            x, indices = inputs_of(shape)
             label = f"{name} {list(shape)}"
-
-            def run(function: Any = function, x: Any = x, indices: Any = indices, label: str = label) -> str:
-                f = bench.jit(function)
-                first = np.asarray(f(x, indices))
-                for _ in range(2):
-                    second = np.asarray(f(x, indices))
-                    different = int(np.sum(~same_bits(second, first)))
-                    if different:
-                        raise AssertionError(f"{different} of {second.size} elements differ in the second run")
-                digest = hashlib.sha256(np.ascontiguousarray(first).tobytes()).hexdigest()
-                if label in before and before[label].facts["sha256"] != digest:
-                    raise AssertionError("another process computed other bits")
-                return "in two processes" if label in before else "in one process"
-
-            yield from bench.check(label, run)
+            yield from bench.check(label, run, label, function, *inputs_of(shape))

@@ -85,15 +85,15 @@ def moves(bench: Bench) -> Iterator[CheckRow]:
     yield from bench.check("copy", copy)
     if not rate:
         return
-    for name, (function, times) in PROGRAMS.items():
 
-        def run(function: Any = function, times: int = times) -> str:
-            f = bench.jit(function, outputs="device")
-            f(source)
-            seconds = median(bench, lambda: f(source), SAMPLES)
-            return f"{times * nbytes / seconds / rate:.2f} of a copy, {times * nbytes / seconds / 1e9:.1f} GB/s"
+    def run(function: Any, times: int) -> str:
+        f = bench.jit(function, outputs="device")
+        f(source)
+        seconds = median(bench, lambda: f(source), SAMPLES)
+        return f"{times * nbytes / seconds / rate:.2f} of a copy, {times * nbytes / seconds / 1e9:.1f} GB/s"
 
-        yield from bench.check(name, run)
+    for name, arguments in PROGRAMS.items():
+        yield from bench.check(name, run, *arguments)
 
 
 def products(bench: Bench) -> Iterator[CheckRow]:
@@ -106,10 +106,7 @@ def products(bench: Bench) -> Iterator[CheckRow]:
         return
     for option, value in libraries:
         for dtype, numpy in DTYPES.items():
-            yield from bench.check(
-                f"product {dtype}, {option}={value}",
-                lambda numpy=numpy, option=option, value=value: product(bench, numpy, {option: value}),  # type: ignore[misc]
-            )
+            yield from bench.check(f"product {dtype}, {option}={value}", product, bench, numpy, {option: value})
 
 
 def product(bench: Bench, dtype: np.dtype[Any], library: dict[str, Any]) -> str:

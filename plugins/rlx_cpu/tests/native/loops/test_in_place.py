@@ -40,7 +40,7 @@ from rlx_core.ops.samples import draw
 from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.kernels import emitter_of
 from rlx_core.pipeline.select import kernels as table
-from rlx_core.testing.cases import OpProgram, evolve_types, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.kernels import native
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.loops.walk import Shape
@@ -225,7 +225,7 @@ def resized(program: OpProgram, sizes: dict[int, int]) -> OpProgram | None:
     if sample.make is not None:
         return None
     types = [None if t is None else t.with_shape(tuple(sizes.get(d, d) for d in t.static_shape)) for t in sample.types]
-    other = OpProgram(evolve(program.case, sample=evolve_types(sample, types)))
+    other = OpProgram(evolve(program.case, sample=sample.with_types(types)))
     try:
         return other if other.graph else None
     except RlxError:
