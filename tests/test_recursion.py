@@ -91,7 +91,7 @@ BOUNDED = {
         "rlx_core/ir/plan_form.py": "option_form",
         "rlx_core/pipeline/config/records.py": "freeze thaw",
         "rlx_core/pipeline/config/reading.py": "merged key_paths expect_text_keys",
-        "rlx_core/pipeline/config/structure.py": "faults",
+        "rlx_core/pipeline/config/structure.py": "value_of record_of",
         "rlx_core/pipeline/job.py": "as_tables",
         "rlx_core/pipeline/plan.py": "plain",
         "rlx_core/plugins/digest.py": "canonical fields_of",
