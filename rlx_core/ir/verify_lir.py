@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name, nested_graphs
 from rlx_core.ir.lir import Alias, Entry, Lir, Slot, Step, is_made_of_parts, parts_of
+from rlx_core.ir.rewrite import needed_nodes
 from rlx_core.ir.strides import Strides, dense_strides, extent
 from rlx_core.ir.verify import IrStage, RuleViolation, fault_at, raise_faults, verify
 from rlx_core.ir.verify_memory import delivery_faults, memory_faults, nbytes_of, place_of
@@ -90,12 +91,8 @@ def _members(lir: Lir) -> Iterator[RuleViolation]:
 
 def _needed(graph: Graph) -> list[Node]:
     """Nodes that a run must compute: those outputs depend on, and those with effects."""
-    reachable = {id(v.node) for v in graph.outputs}
-    for node in reversed(graph.nodes):
-        if id(node) in reachable or not node.op.is_pure:
-            reachable.add(id(node))
-            reachable |= {id(v.node) for v in node.present()}
-    return [n for n in graph.nodes if id(n) in reachable and not n.is_leaf]
+    needed = needed_nodes(graph.nodes, graph.outputs, lambda node: not node.op.is_pure)
+    return [n for n in graph.nodes if n in needed and not n.is_leaf]
 
 
 def _is_view(node: Node, lir: Lir) -> bool:

@@ -12,9 +12,11 @@ from rlx_core.ir.graph.builder import (
     as_results,
     building,
     decomposition,
+    graph_of,
     infer,
     is_hashable,
     lifting,
+    probe,
 )
 from rlx_core.ir.graph.elements import leaked, refused_ufunc
 from rlx_core.ir.graph.leaves import Constant, GraphArgument, Input, Literal, Param, literal
@@ -50,6 +52,7 @@ __all__ = [
     "as_results",
     "building",
     "decomposition",
+    "graph_of",
     "infer",
     "is_hashable",
     "keep_symbols",
@@ -61,6 +64,7 @@ __all__ = [
     "nested_graphs",
     "operator",
     "ops_inside",
+    "probe",
     "refused_ufunc",
     "symbols_inside",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
-from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rewrite import copy_nodes, needed_nodes, subgraph
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.passes.engine.bound_values import bound_nodes
@@ -76,8 +76,7 @@ def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) ->
     feeds: list[Value] = []
     for node in graph.nodes:
         if node in stay:
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(main, node, operands), strict=True))
+            copy_nodes(main, (node,), values)
             feeds += node.results if isinstance(node.op, Param) else ()
         for value in node.results:
             if value in names:
@@ -143,25 +142,11 @@ def prepared_names(graph: Graph, hoisted: set[Value]) -> dict[Value, str]:
 
 def prepare_graph(graph: Graph, feeds: list[Value]) -> Graph:
     """The graph from all of the user's params to `feeds`."""
-    params = {node for node in graph.nodes if isinstance(node.op, Param)}
-    return _part(graph, feeds, f"{graph.name}.prepare", params)
+    needed = needed_nodes(graph.nodes, feeds, lambda node: isinstance(node.op, Param))
+    return subgraph(graph, feeds, needed, name=f"{graph.name}.prepare")
 
 
 def computed_graph(prepare: Graph) -> Graph:
     """Return the computing part of a prepare graph: its outputs that are not params, from the params that they need."""
-    return _part(prepare, [v for v in prepare.outputs if not isinstance(v.node.op, Param)], prepare.name, set())
-
-
-def _part(graph: Graph, feeds: list[Value], name: str, retained: set[Node]) -> Graph:
-    """Return the graph that computes `feeds`, with the nodes in `retained` in addition."""
-    needed = {v.node for v in feeds} | retained
-    for node in reversed(graph.nodes):
-        if node in needed:
-            needed.update(v.node for v in node.present())
-    builder = Builder(name)
-    values: dict[Value, Value] = {}
-    for node in graph.nodes:
-        if node in needed:
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
-    return builder.finish(values[v] for v in feeds)
+    computed = [v for v in prepare.outputs if not isinstance(v.node.op, Param)]
+    return subgraph(prepare, computed, needed_nodes(prepare.nodes, computed))
