@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import count
@@ -23,6 +22,7 @@ from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.provenance import Origin, current_origin
 from rlx_core.ir.types import TensorType
 from rlx_core.system.budget import current_work
+from rlx_core.system.context import assigned
 from rlx_core.system.records import define
 
 __all__ = [
@@ -82,24 +82,14 @@ class LiftedArrays:
 _lifted: ContextVar[LiftedArrays | None] = ContextVar("lifted arrays", default=None)
 
 
-@contextmanager
-def lifting(arrays: LiftedArrays | None) -> Iterator[None]:
+def lifting(arrays: LiftedArrays | None) -> assigned[LiftedArrays | None]:
     """Make inputs of these arrays where ops inside the block use them; `None`: of none."""
-    token = _lifted.set(arrays)
-    try:
-        yield
-    finally:
-        _lifted.reset(token)
+    return assigned(_lifted, arrays)
 
 
-@contextmanager
-def building(builder: Builder) -> Iterator[Builder]:
+def building(builder: Builder) -> assigned[Builder]:
     """Make `builder` the ambient builder inside the block."""
-    token = _ambient.set(builder)
-    try:
-        yield builder
-    finally:
-        _ambient.reset(token)
+    return assigned(_ambient, builder)
 
 
 @define(eq=False, repr=False)
