@@ -16,6 +16,7 @@ from attrs import Factory, field
 from attrs.validators import ge, in_
 
 from rlx_core.errors import ConfigError
+from rlx_core.plugins.policy import PluginPolicy
 from rlx_core.system.budget import Budget
 from rlx_core.system.records import frozen
 
@@ -104,6 +105,11 @@ class PluginConfig(Plain):
     allow: tuple[str, ...] = ()
     override: Mapping[str, str] = field(default=EMPTY, converter=freeze)
     files: tuple[str, ...] = ()
+
+    def policy(self, source: str) -> PluginPolicy:
+        """The selection as plugin hosts take it; reports name `source` for each of its words."""
+        enable = (*self.enable, *self.files)
+        return PluginPolicy.of(block=self.block, allow=self.allow, enable=enable, override=self.override, source=source)
 
 
 @frozen
