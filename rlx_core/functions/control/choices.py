@@ -17,10 +17,9 @@ from rlx_core.functions.control.tracing import (
     within,
 )
 from rlx_core.ir.dtypes import bool_
-from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
+from rlx_core.ir.graph import Builder, Graph, Value, as_results, building, graph_of
 from rlx_core.ops.call import results_of
 from rlx_core.ops.comparison import less
-from rlx_core.ops.control.bodies import made
 from rlx_core.ops.control.conditional import If
 from rlx_core.transforms.lifting import as_value
 from rlx_core.trees.flatten import expect_function, flatten, function_name, same_structure
@@ -65,7 +64,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
             return graphs[first]
         middle = (first + end) // 2
         choice = If(among(first, middle), among(middle, end))
-        return made("switch", types, lambda i, *x: as_results(choice(less(i, middle), i, *x)))
+        return graph_of("switch", types, lambda i, *x: as_results(choice(less(i, middle), i, *x)))
 
     with building(builder):
         outputs = results_of(among(0, len(graphs)), (number, *values, *map(builder._own, captured)))
