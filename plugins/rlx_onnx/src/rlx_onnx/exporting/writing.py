@@ -10,7 +10,6 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError, unsupported
-from rlx_core.files.writing import replace_file
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dims.atoms import SizeSymbol
@@ -21,6 +20,7 @@ from rlx_core.ops.call import results_of
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
+from rlx_core.system.private import replace_file
 from rlx_onnx.exporting import layout, operations, spectra
 from rlx_onnx.exporting.writer import OPSET, Writer
 from rlx_onnx.reading.tensors import DTYPES
