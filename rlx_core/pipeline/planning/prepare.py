@@ -7,28 +7,17 @@ strided views, because moving them would keep a second copy of the weights witho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import copy_nodes, needed_nodes, subgraph
 from rlx_core.ir.strides import Strides, dense_strides
-from rlx_core.ir.types import TensorType
 from rlx_core.passes.engine.bound_values import bound_nodes
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.system.records import frozen
 
-__all__ = ["Moved", "Prepared", "computed_graph", "split_prepare"]
-
-
-@frozen
-class Moved:
-    """A value that is computed when parameters are bound."""
-
-    name: str
-    op: str
-    type: TensorType
-    nbytes: int
+__all__ = ["Prepared", "computed_graph", "split_prepare"]
 
 
 @frozen(eq=False)
@@ -38,19 +27,10 @@ class Prepared:
     Attributes:
         graph: The graph that runs every time.
         prepare: Its outputs are the params of `graph`, in order; its params are the user's. `None` if nothing was moved.
-        values: Old value → value of `graph`, for the values that it still has.
-        moved: The moved nodes, with the bytes of each result.
     """
 
     graph: Graph
     prepare: Graph | None
-    values: Mapping[Value, Value]
-    moved: tuple[Moved, ...] = ()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of prepared values in addition to the parameters themselves."""
-        return sum(m.nbytes for m in self.moved)
 
 
 _LOOKAHEAD: Final = 8
@@ -68,7 +48,7 @@ def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) ->
     bound = bound_nodes(graph, frozenset(pinned))
     stay, hoisted = partition(graph, bound, target)
     if not hoisted:
-        return Prepared(graph, None, {v: v for n in graph.nodes for v in n.results})
+        return Prepared(graph, None)
     names = prepared_names(graph, hoisted)
     main = Builder(graph.name)
     main.add_guards(graph.guards)
@@ -82,9 +62,8 @@ def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) ->
             if value in names:
                 values[value] = main.param(names[value], value.type, origin=node.origin)
                 feeds.append(value)
-    moved = tuple(Moved(names[v], v.node.op.name, v.type, v.type.static_nbytes) for v in feeds if v in names)
     finished = main.finish(values[v] for v in graph.outputs)
-    return Prepared(finished, prepare_graph(graph, feeds), values, moved)
+    return Prepared(finished, prepare_graph(graph, feeds))
 
 
 def partition(graph: Graph, bound: set[Node], target: Target) -> tuple[set[Node], set[Value]]:
