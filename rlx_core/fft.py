@@ -3,47 +3,8 @@
 Every function works on arrays at once and in programs, and has derivatives. The implementations are in `rlx_core.ops.fourier`.
 """
 
-from rlx_core.ops.fourier.frames import istft, stft
-from rlx_core.ops.fourier.functions import (
-    fft,
-    fft2,
-    fftfreq,
-    fftn,
-    fftshift,
-    hfft,
-    ifft,
-    ifft2,
-    ifftn,
-    ifftshift,
-    ihfft,
-    irfft,
-    irfft2,
-    irfftn,
-    rfft,
-    rfft2,
-    rfftfreq,
-    rfftn,
-)
+from rlx_core.ops.fourier import frames, functions
+from rlx_core.ops.fourier.frames import *
+from rlx_core.ops.fourier.functions import *
 
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "istft",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-    "stft",
-]
+__all__ = [*frames.__all__, *functions.__all__]

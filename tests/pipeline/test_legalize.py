@@ -13,7 +13,7 @@ from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, gelu, silu
 from rlx_core.ops.arithmetic import add, divide, multiply, negative
 from rlx_core.ops.structural import reshape, transpose
-from rlx_core.pipeline.config import DispatchConfig
+from rlx_core.pipeline.config.records import DispatchConfig
 from rlx_core.pipeline.legalize import legalize
 from rlx_core.pipeline.select.dispatch import Dispatcher, LegalizationTable, supports
 from rlx_core.pipeline.select.kernels import condition

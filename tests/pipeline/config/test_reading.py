@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlx_core.errors import ConfigError
-from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.config.reading import find_config, load_config, read_table, section_of
+from rlx_core.pipeline.config.records import Configuration
 
 FILE = """
 target = "cpu"
