@@ -9,98 +9,23 @@ Three kinds of failure are distinct: an `RlxError` is about the user's program o
 missing rule and shows the method to write; `assert` is about rlx itself.
 """
 
-from rlx_core.errors.base import Fact, RlxError, nearest
-from rlx_core.errors.compiling import (
-    BudgetError,
-    CacheError,
-    CycleError,
-    LegalizeError,
-    MissingRuleError,
-    NoKernelError,
-    PassOrderError,
-    VerifyError,
-    WrongStageError,
-)
-from rlx_core.errors.configuring import (
-    ConfigError,
-    DeviceError,
-    DeviceUnavailableError,
-    FileError,
-    FormatError,
-    PluginError,
-    UnknownNameError,
-)
-from rlx_core.errors.devices import DeviceCallError, DeviceLostError, KernelBuildError, PlaceError
-from rlx_core.errors.importing import UnsupportedError, unsupported
-from rlx_core.errors.running import (
-    BindingError,
-    CallbackError,
-    DeadlockError,
-    DonatedError,
-    GuardError,
-    LengthMismatchError,
-    MissingInputError,
-    NonFiniteError,
-    OutOfMemoryError,
-)
-from rlx_core.errors.writing import (
-    AbsentNameError,
-    AxisError,
-    AxisNameError,
-    DtypeError,
-    IndexRangeError,
-    MissingBiasError,
-    PromotionError,
-    ShapeError,
-    TraceError,
-    WrongInputCountError,
-)
+from rlx_core.errors import base, compiling, configuring, devices, importing, running, writing
+from rlx_core.errors.base import *
+from rlx_core.errors.compiling import *
+from rlx_core.errors.configuring import *
+from rlx_core.errors.devices import *
+from rlx_core.errors.importing import *
+from rlx_core.errors.running import *
+from rlx_core.errors.writing import *
 
 __all__ = [
-    "AbsentNameError",
-    "AxisError",
-    "AxisNameError",
-    "BindingError",
-    "BudgetError",
-    "CacheError",
-    "CallbackError",
-    "ConfigError",
-    "CycleError",
-    "DeadlockError",
-    "DeviceCallError",
-    "DeviceError",
-    "DeviceLostError",
-    "DeviceUnavailableError",
-    "DonatedError",
-    "DtypeError",
-    "Fact",
-    "FileError",
-    "FormatError",
-    "GuardError",
-    "IndexRangeError",
-    "KernelBuildError",
-    "LegalizeError",
-    "LengthMismatchError",
-    "MissingBiasError",
-    "MissingInputError",
-    "MissingRuleError",
-    "NoKernelError",
-    "NonFiniteError",
-    "OutOfMemoryError",
-    "PassOrderError",
-    "PlaceError",
-    "PluginError",
-    "PromotionError",
-    "RlxError",
-    "ShapeError",
-    "TraceError",
-    "UnknownNameError",
-    "UnsupportedError",
-    "VerifyError",
-    "WrongInputCountError",
-    "WrongStageError",
-    "nearest",
-    "unsupported",
+    *base.__all__,
+    *compiling.__all__,
+    *configuring.__all__,
+    *devices.__all__,
+    *importing.__all__,
+    *running.__all__,
+    *writing.__all__,
 ]
 
 # A traceback names a class by the module from which it is imported, not by the file that defines it.
