@@ -60,8 +60,8 @@ BOUNDED = {
     "readers refuse what is nested deeper than their _MAX_DEPTH": {
         "rlx_core/ir/decoding.py": "Decoder.value Decoder._nested",
         "rlx_core/ir/parse.py": (
-            "Parser.graph Parser.graph_and_names Parser.statement Parser.node Parser.attributes Parser.attribute "
-            "Parser._attribute Parser.tuple Parser.worded Parser.record"
+            "Parser.graph Parser.graph_and_names Parser.statement Parser.node Parser.attributes Parser.attributes.read "
+            "Parser.attribute Parser._attribute Parser.worded Parser.record Parser.record.read"
         ),
         "rlx_core/ir/dims/text.py": (
             "parse_dims.atom parse_dims.bare_atom parse_dims.factor parse_dims.term parse_dims.total"
@@ -81,9 +81,7 @@ BOUNDED = {
         "rlx_core/transforms/sweeps.py": (
             "backward pull _by_decomposition _by_transposition pushforward push _push_by_decomposition _push_by_transposition"
         ),
-        "rlx_core/pipeline/select/dispatch.py": (
-            "Dispatcher.decomposes_to_best Dispatcher.runs_best Dispatcher.runs_all_of Dispatcher.runs"
-        ),
+        "rlx_core/pipeline/select/dispatch.py": "Dispatcher.runs_all_of Dispatcher.runs",
     },
     "configurations are refused below MOST_NESTED (pipeline/config_reading)": {
         "rlx_core/ir/fingerprint.py": "canonical",
@@ -91,7 +89,7 @@ BOUNDED = {
         "rlx_core/ir/plan_form.py": "option_form",
         "rlx_core/pipeline/config/records.py": "freeze thaw",
         "rlx_core/pipeline/config/reading.py": "merged key_paths expect_text_keys",
-        "rlx_core/pipeline/config/structure.py": "faults",
+        "rlx_core/pipeline/config/structure.py": "value_of record_of",
         "rlx_core/pipeline/job.py": "as_tables",
         "rlx_core/pipeline/plan.py": "plain",
         "rlx_core/plugins/digest.py": "canonical fields_of",

@@ -119,14 +119,11 @@ class CliSession:
     def _file_policy(self) -> PluginPolicy:
         if self.config_path is None:
             return PluginPolicy()
-        from rlx_core.pipeline.config.reading import file_table
+        from rlx_core.pipeline.config.reading import Sources, file_table
 
-        table: Any = file_table(self.config_path, is_named=self.config is not None).get("plugins", {})
         source = str(self.config_path)
-        if not isinstance(table, Mapping):
-            table = {"table": table}  # refused below, by the one who knows the keys
-        files = PluginPolicy.from_config({"enable": table.get("files", [])}, source)
-        return files + PluginPolicy.from_config({k: v for k, v in table.items() if k != "files"}, source)
+        table = file_table(self.config_path, is_named=self.config is not None)
+        return Sources(((table, source),)).plugins().policy(source)
 
     @cached_property
     def host(self) -> PluginHost:

@@ -22,6 +22,7 @@ from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import DType, i64, u64
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Value, infer
 from rlx_core.ir.op import Op, operand_names
+from rlx_core.ir.rewrite import needed_nodes
 from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
 from rlx_core.ops.arithmetic import add, divide, minimum
 from rlx_core.ops.conversion import Cast
@@ -177,11 +178,8 @@ def _space(graph: Graph) -> tuple[Shape, tuple[int, ...]]:
 
 
 def _needed(graph: Graph) -> list[Node]:
-    reachable = {v.node for v in graph.outputs}
-    for node in reversed(graph.nodes):
-        if node in reachable:
-            reachable.update(v.node for v in node.present())
-    return [n for n in graph.nodes if n in reachable]
+    needed = needed_nodes(graph.nodes, graph.outputs)
+    return [n for n in graph.nodes if n in needed]
 
 
 def _operand(node: Node) -> Value:

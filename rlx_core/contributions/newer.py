@@ -6,14 +6,13 @@ A field that is like one of this version is taken for a misspelling, which is an
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import attrs
 
 from rlx_core.errors import nearest
+from rlx_core.system.context import assigned
 
 __all__ = ["noting_newer_fields", "skips_newer_fields"]
 
@@ -21,15 +20,9 @@ _T = TypeVar("_T", bound=type)
 _skipped: ContextVar[list[str] | None] = ContextVar("fields of later versions", default=None)
 
 
-@contextmanager
-def noting_newer_fields() -> Iterator[list[str]]:
+def noting_newer_fields() -> assigned[list[str]]:
     """The fields that are skipped while the block runs: `KernelSpec.sharding`."""
-    skipped: list[str] = []
-    token = _skipped.set(skipped)
-    try:
-        yield skipped
-    finally:
-        _skipped.reset(token)
+    return assigned(_skipped, [])
 
 
 def skips_newer_fields(cls: _T) -> _T:

@@ -9,9 +9,7 @@ Three kinds of failure are distinct: an `RlxError` is about the user's program o
 missing rule and shows the method to write; `assert` is about rlx itself.
 """
 
-import types
-import typing
-
+from rlx_core.errors import base, compiling, configuring, devices, importing, running, writing
 from rlx_core.errors.base import *
 from rlx_core.errors.compiling import *
 from rlx_core.errors.configuring import *
@@ -20,9 +18,17 @@ from rlx_core.errors.importing import *
 from rlx_core.errors.running import *
 from rlx_core.errors.writing import *
 
-if not typing.TYPE_CHECKING:  # type checkers read the imports
-    __all__ = [n for n, value in vars().items() if not n.startswith("_") and not isinstance(value, types.ModuleType)]
+__all__ = [
+    *base.__all__,
+    *compiling.__all__,
+    *configuring.__all__,
+    *devices.__all__,
+    *importing.__all__,
+    *running.__all__,
+    *writing.__all__,
+]
 
-    # A traceback names a class by the module from which it is imported, not by the file that defines it.
-    for _name in __all__:
-        globals()[_name].__module__ = __name__
+# A traceback names a class by the module from which it is imported, not by the file that defines it.
+for _name in __all__:
+    globals()[_name].__module__ = __name__
+del _name

@@ -7,13 +7,13 @@ from typing import Any
 
 from rlx_core.errors import Fact, FormatError, RlxError
 from rlx_core.files.reading import mapped
-from rlx_core.files.writing import replace_file
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
 from rlx_core.ir.serialize import Program, load, save_chunks
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
+from rlx_core.system.private import replace_file
 
 __all__ = ["export_file", "import_file"]
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from rlx_core.ir.prefix import ALIGNMENT
 from rlx_core.system.budget import current_work
+from rlx_core.system.context import assigned
 
 __all__ = ["MAX_READ_NBYTES", "aligned_copy", "in_memory", "mapped", "mapped_file", "open_regular"]
 
@@ -29,14 +30,9 @@ MAX_READ_NBYTES: Final = 1 << 20
 _READS_ALL: ContextVar[bool] = ContextVar("files are read, not mapped", default=False)
 
 
-@contextmanager
-def in_memory(enabled: bool = True) -> Iterator[None]:
+def in_memory(enabled: bool = True) -> assigned[bool]:
     """Read every file that is opened in the block into memory, if `enabled` is true."""
-    token = _READS_ALL.set(enabled or _READS_ALL.get())
-    try:
-        yield
-    finally:
-        _READS_ALL.reset(token)
+    return assigned(_READS_ALL, enabled or _READS_ALL.get())
 
 
 def mapped(path: Path) -> np.ndarray:

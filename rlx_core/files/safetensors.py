@@ -26,10 +26,10 @@ import optree
 from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, TraceError, nearest
 from rlx_core.files.reading import mapped
 from rlx_core.files.state import by_name
-from rlx_core.files.writing import Chunk, replace_file
 from rlx_core.ir import dtypes
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.system.private import Chunk, replace_file
 from rlx_core.system.records import frozen
 
 __all__ = ["export_file", "import_file", "load_safetensors", "read_metadata", "save_safetensors"]

@@ -13,8 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
@@ -23,6 +22,7 @@ from rlx_core.ir.graph import Value, ambient_builder, as_results
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.derivatives.custom_fn import CustomFn
+from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 from rlx_core.transforms.lifting import Arguments, Traced, closed, current_builder, of_type, traced
 from rlx_core.transforms.trace import Leaf
@@ -94,14 +94,9 @@ class Active:
 _active: ContextVar[tuple[Active, ...]] = ContextVar("rules being traced", default=())
 
 
-@contextmanager
-def tracing_rule(function: object, leaves: Sequence[Any], results: Any) -> Iterator[None]:
+def tracing_rule(function: object, leaves: Sequence[Any], results: Any) -> assigned[tuple[Active, ...]]:
     """Trace a rule of `function` inside the block: on these leaves, the function has these results."""
-    token = _active.set((*_active.get(), Active(function, leaves, results)))
-    try:
-        yield
-    finally:
-        _active.reset(token)
+    return assigned(_active, (*_active.get(), Active(function, leaves, results)))
 
 
 class CustomFunction(ABC, Generic[P, R]):

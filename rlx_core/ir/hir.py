@@ -21,8 +21,7 @@ from rlx_core.ir.graph import (
     Value,
     ValueMap,
     ambient_builder,
-    as_results,
-    building,
+    graph_of,
     nested_graphs,
 )
 from rlx_core.ir.op import Op, operand_names
@@ -153,10 +152,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 def _body(block: Block, types: Sequence[TensorType | None], policy: FusionPolicy) -> Graph:
     """Return the block's lowering as a separate graph without blocks, with one input for each operand that is present."""
-    builder = Builder(block.kind)
-    with building(builder):
+    with contained("blocks", block.name, "its lowering"):
         names = operand_names(block, len(types))
-        operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
-        with contained("blocks", block.name, "its lowering"):
-            results = as_results(lower_block(block, operands, policy))
-    return lower_hir(builder.finish(results), policy)[0]
+        body = graph_of(block.kind, types, lambda *operands: lower_block(block, operands, policy), names)
+    return lower_hir(body, policy)[0]

@@ -29,6 +29,7 @@ from rlx_core.ir.element_functions import ElementFunctions, is_inexact
 from rlx_core.ir.graph import Graph, GraphArgument, Node, Value, as_results
 from rlx_core.ir.tape import tape_of_op, widened
 from rlx_core.ir.types import TensorType
+from rlx_core.system.context import assigned
 from rlx_core.system.floating import in_standard_modes
 
 __all__ = ["Mode", "evaluate_nested", "interpret", "stored", "widened"]
@@ -84,13 +85,8 @@ def interpret(
     if graph.symbols:
         types = {**graph.input_types, **graph.param_types}
         graph = bind(graph, infer_binding(types, {name: np.asarray(array) for name, array in fed.items()}))[0]
-    tokens = _mode.set(mode), _rounded.set(rounded), _functions.set(functions)
-    try:
+    with assigned(_mode, mode), assigned(_rounded, rounded), assigned(_functions, functions):
         return _run(graph, fed)
-    finally:
-        _mode.reset(tokens[0])
-        _rounded.reset(tokens[1])
-        _functions.reset(tokens[2])
 
 
 def evaluate_nested(graph: Graph, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -14,7 +14,7 @@ from attrs import field
 
 from rlx_core.ir.dims import DimBinding, SizeGuard
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name
-from rlx_core.ir.strides import Strides
+from rlx_core.ir.strides import Strides, dense_strides, is_dense
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
@@ -29,8 +29,10 @@ __all__ = [
     "Slot",
     "Step",
     "TemplateOrigin",
+    "covers_root",
     "is_made_of_parts",
     "parts_of",
+    "placement",
     "root_of",
 ]
 
@@ -214,6 +216,20 @@ def root_of(value: Value, aliases: Mapping[Value, Alias]) -> Value:
     """The value whose bytes hold `value`."""
     alias = aliases.get(value)
     return value if alias is None else alias.root
+
+
+def placement(value: Value, aliases: Mapping[Value, Alias]) -> Alias:
+    """Return the location of the elements of `value`: its alias, or all of its own storage."""
+    return aliases.get(value) or Alias(value, 0, dense_strides(value.type))
+
+
+def covers_root(value: Value, aliases: Mapping[Value, Alias]) -> bool:
+    """Return whether `value` is all of its root's bytes in row-major order, so that they may be donated, moved or taken over."""
+    place = aliases.get(value)
+    if place is None:
+        return True
+    same_bytes = value.type.nbytes == place.root.type.nbytes and place.byte_offset == 0
+    return same_bytes and is_dense(value.type, place.strides)
 
 
 def parts_of(node: Node) -> list[tuple[Value, tuple[int, Strides]]]:

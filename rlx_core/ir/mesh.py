@@ -8,7 +8,6 @@ the graph until the batching of its axis replaces it by ops over an ordinary axi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -16,6 +15,7 @@ from rlx_core.errors import AxisNameError, Fact, nearest
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Node, nested_graphs
 from rlx_core.ir.op import Op
+from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
@@ -120,14 +120,9 @@ def current_mesh() -> Mesh:
     return _current.get()
 
 
-@contextmanager
-def in_mesh(mesh: Mesh) -> Iterator[None]:
+def in_mesh(mesh: Mesh) -> assigned[Mesh]:
     """Let `current_mesh()` return `mesh` inside the block."""
-    token = _current.set(mesh)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    return assigned(_current, mesh)
 
 
 class OverNamedAxes:

@@ -26,7 +26,7 @@ from rlx_core.ir.hir import lower_hir
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir, fingerprint_lir
-from rlx_core.ir.rewrite import copy_node, inline
+from rlx_core.ir.rewrite import copy_nodes, inline
 from rlx_core.ir.shown import Drawn
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
@@ -187,9 +187,7 @@ class Module(Travels, Drawn):
         builder = Builder(graph.name)
         builder.add_guards(graph.guards)
         values: dict[Value, Value] = {}
-        for node in graph.nodes:
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+        copy_nodes(builder, graph.nodes, values)
         with building(builder):
             outputs = as_results(build(*(values[v] for v in graph.outputs)))
         return Module.of_hir(builder.finish(outputs), self.policy)

@@ -7,8 +7,7 @@ the first node whose result is bad while none of its operands is. Bodies of loop
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -19,6 +18,7 @@ from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Source
+from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
 __all__ = ["Check", "active", "checking", "expect_finite", "expect_finite_results"]
@@ -52,14 +52,9 @@ def active() -> Check | None:
     return _active.get()
 
 
-@contextmanager
-def checking(check: Check | None) -> Iterator[None]:
+def checking(check: Check | None) -> assigned[Check | None]:
     """Check the results of programs and ops that run inside `with`; `None` checks nothing."""
-    token = _active.set(check)
-    try:
-        yield
-    finally:
-        _active.reset(token)
+    return assigned(_active, check)
 
 
 def expect_finite(op: Op, operands: Sequence[Any], results: Sequence[Any], source: Source | None) -> None:

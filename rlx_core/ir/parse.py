@@ -220,7 +220,8 @@ class Parser(Scanner):
     def attributes(self, op: type[Op], position: int) -> Op:
         """`name=value, ...)` and the op they make."""
         values: dict[str, Any] = {}
-        while not self.accept(")"):
+
+        def read() -> None:
             outer, here = self.about, self.position
             name = self.need(WORD, "an attribute or `)`")
             if name in values:
@@ -229,8 +230,8 @@ class Parser(Scanner):
             self.expect("=")
             values[name] = self.attribute(op)
             self.about = outer
-            if not self.accept(",") and not self.looks_at(")"):
-                self.fail("expected `,` or `)`")
+
+        self.separated(")", read)
         return self.guarded(lambda: make_op(op, values), position)
 
     def declared_types(self) -> tuple[TensorType, ...] | None:
@@ -238,12 +239,7 @@ class Parser(Scanner):
             return None
         if not self.accept("("):
             return (self.type(),)
-        types: list[TensorType] = []
-        while not self.accept(")"):
-            types.append(self.type())
-            if not self.accept(",") and not self.looks_at(")"):
-                self.fail("expected `,` or `)`")
-        return tuple(types)
+        return tuple(self.separated(")", self.type))
 
     # -- attribute values
 
@@ -261,7 +257,7 @@ class Parser(Scanner):
         if self.looks_at('"'):
             return self.string()
         if self.accept("("):
-            return self.tuple(owner)
+            return tuple(self.separated(")", lambda: self.attribute(owner)))
         if self.looks_at("{"):
             text = self.need(_DIM, "a dim such as {2*n + 1}")
             return self.dim(text[1:-1], position)
@@ -280,14 +276,6 @@ class Parser(Scanner):
             return read_number(text)
         except ValueError:
             self.fail(f"{text[:40]} is not a number", position=position)
-
-    def tuple(self, owner: type[Any]) -> tuple[Any, ...]:
-        items: list[Any] = []
-        while not self.accept(")"):
-            items.append(self.attribute(owner))
-            if not self.accept(",") and not self.looks_at(")"):
-                self.fail("expected `,` or `)`")
-        return tuple(items)
 
     def worded(self, owner: type[Any]) -> Any:
         """Return a value that starts with a word: a language constant, dtype, graph, data, op, record or enum member."""
@@ -331,15 +319,16 @@ class Parser(Scanner):
         self.expect("(")
         fields: dict[str, Any] = {}
         allowed = [a.name for a in attrs.fields(cls)]
-        while not self.accept(")"):
+
+        def read() -> None:
             here = self.position
             field = self.need(WORD, "a field or `)`")
             if field not in allowed or field in fields:
                 self.fail(f"{name} has no field {field} to set", position=here, hint=nearest(field, allowed))
             self.expect("=")
             fields[field] = self.attribute(owner)
-            if not self.accept(",") and not self.looks_at(")"):
-                self.fail("expected `,` or `)`")
+
+        self.separated(")", read)
         return self.guarded(lambda: make_record(cls, fields), position)
 
     # -- constant data
@@ -350,11 +339,7 @@ class Parser(Scanner):
         if self.accept("base64"):
             return self.base64()
         self.expect("[")
-        numbers: list[str] = []
-        while not self.accept("]"):
-            numbers.append(self.element())
-            if not self.accept(",") and not self.looks_at("]"):
-                self.fail("expected `,` or `]`")
+        numbers = self.separated("]", self.element)
         self.expect(":")
         type = self.static_type()
         return self.guarded(lambda: literal_from_numbers(type, numbers), position)

@@ -14,6 +14,7 @@ from types import FrameType, TracebackType
 from attrs import evolve
 
 from rlx_core.errors import Fact, RlxError
+from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
 __all__ = ["NOWHERE", "Lines", "Origin", "Source", "current_origin", "here", "locating", "originating", "user_frame"]
@@ -85,20 +86,10 @@ def current_origin() -> Origin:
     return ambient if ambient.source is not None else evolve(ambient, source=here())
 
 
-class originating:
+def originating(origin: Origin) -> assigned[Origin]:
     """Give nodes created inside the block this origin; missing fields come from the enclosing block."""
-
-    __slots__ = ("_origin", "_token")
-
-    def __init__(self, origin: Origin) -> None:
-        self._origin = origin
-
-    def __enter__(self) -> None:
-        outer = _current.get()
-        self._token = _current.set(self._origin if outer is None else self._origin.inheriting(outer))
-
-    def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)
+    outer = _current.get()
+    return assigned(_current, origin if outer is None else origin.inheriting(outer))
 
 
 @cache

@@ -6,13 +6,13 @@ the node. Names, origins, guards and the order of inputs and params survive; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from rlx_core.ir.dims import SizeGuard, SizeSymbol, free_symbols
 from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, as_results, building, symbols_inside
 from rlx_core.ir.provenance import originating
 
-__all__ = ["Replace", "copy_node", "guards_over", "inline", "rebuild"]
+__all__ = ["Replace", "copy_node", "copy_nodes", "guards_over", "inline", "needed_nodes", "rebuild", "subgraph"]
 
 Replace = Callable[[Node, "tuple[Value | None, ...]"], "Value | Sequence[Value] | None"]
 
@@ -53,6 +53,41 @@ def copy_node(builder: Builder, node: Node, operands: Sequence[Value | None]) ->
     return builder.emit(node.op, operands, name=node.name, origin=node.origin, types=types)
 
 
+def copy_nodes(builder: Builder, nodes: Iterable[Node], values: dict[Value, Value]) -> None:
+    """Copy nodes in their order; `values`, from old values to new ones, has their operands, and receives their results."""
+    for node in nodes:
+        operands = [None if v is None else values[v] for v in node.operands]
+        values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+
+
+def needed_nodes(
+    nodes: Sequence[Node], outputs: Iterable[Value], is_kept: Callable[[Node], bool] = lambda node: False
+) -> set[Node]:
+    """Return the nodes, in topological order, that some values or the kept ones among `nodes` depend on, and these themselves."""
+    needed = {v.node for v in outputs}
+    for node in reversed(nodes):
+        if node in needed or is_kept(node):
+            needed.add(node)
+            needed.update(v.node for v in node.present())
+    return needed
+
+
+def subgraph(
+    graph: Graph,
+    outputs: Sequence[Value],
+    nodes: Collection[Node],
+    *,
+    name: str | None = None,
+    guards: Iterable[SizeGuard] = (),
+) -> Graph:
+    """Return the graph of some of the nodes of `graph`, among them all that `outputs` need; it has the same name by default."""
+    builder = Builder(name or graph.name)
+    builder.add_guards(guards)
+    values: dict[Value, Value] = {}
+    copy_nodes(builder, (node for node in graph.nodes if node in nodes), values)
+    return builder.finish(values[v] for v in outputs)
+
+
 def guards_over(nodes: Iterable[Node], guards: Iterable[SizeGuard]) -> list[SizeGuard]:
     """The guards over sizes that some of the nodes mention; the nodes that needed the others have been removed."""
     guards = list(guards)
@@ -72,7 +107,6 @@ def inline(builder: Builder, graph: Graph, bindings: Mapping[str, Value]) -> tup
     for node in graph.nodes:
         if isinstance(node.op, GraphArgument) and node.op.label in bindings:
             values[node.result] = bindings[node.op.label]
-            continue
-        operands = [None if v is None else values[v] for v in node.operands]
-        values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+        else:
+            copy_nodes(builder, (node,), values)
     return tuple(values[v] for v in graph.outputs)

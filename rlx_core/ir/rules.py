@@ -8,7 +8,6 @@ is the engine that is running, so that a contributed rule holds inside bodies ex
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -17,6 +16,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.mesh import Mesh
 from rlx_core.ir.op import Op
+from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
 __all__ = [
@@ -171,11 +171,6 @@ def nested() -> NestedTransforms:
     return engine
 
 
-@contextmanager
-def transforming(engine: NestedTransforms) -> Iterator[None]:
+def transforming(engine: NestedTransforms) -> assigned[NestedTransforms]:
     """Let `nested()` give `engine` to rules that run inside the block."""
-    token = _engine.set(engine)
-    try:
-        yield
-    finally:
-        _engine.reset(token)
+    return assigned(_engine, engine)

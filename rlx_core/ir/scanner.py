@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from rlx_core.errors import Fact, FormatError, RlxError
 from rlx_core.ir.types import TensorType, spec
 
 __all__ = ["INT", "NUMBER", "STRING", "TYPE", "VALUE", "WORD", "Scanner"]
+
+_T = TypeVar("_T")
 
 _SPACE = re.compile(r"(?:\s|#[^\n]*)*")
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
@@ -68,6 +70,15 @@ class Scanner:
     def expect(self, mark: str) -> None:
         if not self.accept(mark):
             self.fail(f"expected `{mark}`")
+
+    def separated(self, close: str, read: Callable[[], _T]) -> list[_T]:
+        """Return what `read` reads, again and again up to `close`, with commas in between; one may follow the last."""
+        items: list[_T] = []
+        while not self.accept(close):
+            items.append(read())
+            if not self.accept(",") and not self.looks_at(close):
+                self.fail(f"expected `,` or `{close}`")
+        return items
 
     def need(self, pattern: re.Pattern[str], what: str) -> str:
         match = self.take(pattern)

@@ -38,7 +38,6 @@ __all__ = [
     "Program",
     "Stored",
     "load",
-    "load_graph",
     "load_plan",
     "load_stored",
     "relocated",
@@ -206,18 +205,6 @@ def relocated(lir: Lir, old: Lines, new: Lines, ops: OpTable) -> Lir:
 
     form = encode_lir(lir, Encoder(kept, lines=old))
     return decode_lir(form, Decoder(ops, lambda number: flat_bytes(constants[number].array), made_before, new))
-
-
-def load_graph(data: Bytes, ops: OpTable) -> Graph:
-    """The graph that `save` wrote.
-
-    Raises:
-        FormatError: The file holds a module; in addition to the errors of `load`.
-    """
-    program = load(data, ops)
-    if not isinstance(program, Graph):
-        raise FormatError(f"file: it holds a {type(program).__name__.lower()}, not a graph", hint="use load")
-    return program
 
 
 def _opened(data: Bytes) -> tuple[dict[str, Json], memoryview]:

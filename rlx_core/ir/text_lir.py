@@ -251,12 +251,7 @@ class _LirParser(Parser):
         self.expect("+")
         offset = self.integer()
         self.expect("(")
-        strides: list[int] = []
-        while not self.accept(")"):
-            strides.append(self.integer())
-            if not self.accept(",") and not self.looks_at(")"):
-                self.fail("expected `,` or `)`")
-        parts.aliases[value] = Alias(root, offset, tuple(strides))
+        parts.aliases[value] = Alias(root, offset, tuple(self.separated(")", self.integer)))
 
     def step(self, graph: Graph, names: dict[str, Value]) -> Step:
         position = self.position

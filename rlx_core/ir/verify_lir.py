@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name, nested_graphs
-from rlx_core.ir.lir import Alias, Entry, Lir, Slot, Step, is_made_of_parts, parts_of
+from rlx_core.ir.lir import Alias, Entry, Lir, Slot, Step, is_made_of_parts, parts_of, placement
+from rlx_core.ir.rewrite import needed_nodes
 from rlx_core.ir.strides import Strides, dense_strides, extent
 from rlx_core.ir.verify import IrStage, RuleViolation, fault_at, raise_faults, verify
-from rlx_core.ir.verify_memory import delivery_faults, memory_faults, nbytes_of, place_of
+from rlx_core.ir.verify_memory import delivery_faults, memory_faults, nbytes_of
 
 __all__ = ["check_lir", "verify_lir"]
 
@@ -90,12 +91,8 @@ def _members(lir: Lir) -> Iterator[RuleViolation]:
 
 def _needed(graph: Graph) -> list[Node]:
     """Nodes that a run must compute: those outputs depend on, and those with effects."""
-    reachable = {id(v.node) for v in graph.outputs}
-    for node in reversed(graph.nodes):
-        if id(node) in reachable or not node.op.is_pure:
-            reachable.add(id(node))
-            reachable |= {id(v.node) for v in node.present()}
-    return [n for n in graph.nodes if id(n) in reachable and not n.is_leaf]
+    needed = needed_nodes(graph.nodes, graph.outputs, lambda node: not node.op.is_pure)
+    return [n for n in graph.nodes if n in needed and not n.is_leaf]
 
 
 def _is_view(node: Node, lir: Lir) -> bool:
@@ -223,7 +220,7 @@ def _views(lir: Lir) -> Iterator[RuleViolation]:
 def _misplaced(lir: Lir, views: Sequence[tuple[Value, Alias]]) -> str:
     """Return a message for the first value at an unexpected location, or "". A value without elements may lie anywhere."""
     for value, expected in views:
-        actual = place_of(lir, value)
+        actual = placement(value, lir.aliases)
         shape = value.type.static_shape
         moves = [(a, b) for n, a, b in zip(shape, actual.strides, expected.strides, strict=True) if n > 1]
         is_there = actual.root is expected.root and actual.byte_offset == expected.byte_offset
@@ -241,7 +238,7 @@ def _as_view(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
     source = node.operands[0] if node.operands else None
     if node.op.view is None or source is None:
         return None
-    place = place_of(lir, source)
+    place = placement(source, lir.aliases)
     view = node.op.view(source.type, place.strides, place.byte_offset)
     if view is None:
         return None
@@ -254,6 +251,6 @@ def _as_parts(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
     inside = parts_of(node)
     if not inside:
         return None
-    source = place_of(lir, node.result)
+    source = placement(node.result, lir.aliases)
     pairs = [(node.result, (0, dense_strides(node.type))), *inside]
     return [(v, Alias(source.root, source.byte_offset + o, s)) for v, (o, s) in pairs]

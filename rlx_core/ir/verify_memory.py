@@ -16,12 +16,12 @@ from attrs import field
 
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Constant, GraphArgument, Node, Value
-from rlx_core.ir.lir import Alias, Lir, Step
-from rlx_core.ir.strides import dense_strides, extent, is_dense
+from rlx_core.ir.lir import Lir, Step, covers_root, placement
+from rlx_core.ir.strides import extent, is_dense
 from rlx_core.ir.verify import RuleViolation, fault_at
 from rlx_core.system.records import define, frozen
 
-__all__ = ["delivery_faults", "memory_faults", "nbytes_of", "place_of"]
+__all__ = ["delivery_faults", "memory_faults", "nbytes_of"]
 
 
 def memory_faults(lir: Lir) -> list[RuleViolation]:
@@ -32,18 +32,6 @@ def memory_faults(lir: Lir) -> list[RuleViolation]:
 def nbytes_of(value: Value) -> int:
     """The bytes of a value of a planned program."""
     return value.type.bind(DimBinding()).nbytes.__index__()
-
-
-def place_of(lir: Lir, value: Value) -> Alias:
-    """Return the location of the elements of a value: its alias, or the value's own buffer."""
-    return lir.aliases.get(value) or Alias(value, 0, dense_strides(value.type))
-
-
-def _is_whole(lir: Lir, value: Value) -> bool:
-    """Return whether a value is all of its root, in row-major order."""
-    place = place_of(lir, value)
-    is_all = place.byte_offset == 0 and nbytes_of(place.root) == nbytes_of(value)
-    return is_all and is_dense(value.type, place.strides)
 
 
 # ------------------------------------------------------------------------------------------ deliveries
@@ -64,7 +52,7 @@ def delivery_faults(lir: Lir) -> Iterator[RuleViolation]:
             yield fault(f"is handed out as {root.node.label}, which is the caller's or the program's")
         elif delivery.kind == "own" and root in lir.slots:
             yield fault(f"is handed out as {root!r}, which lies in the arena")
-        elif delivery.kind == "own" and not _is_whole(lir, value):
+        elif delivery.kind == "own" and not covers_root(value, lir.aliases):
             yield fault(f"is handed out as {root!r}, of which it is a part")
         elif delivery.kind == "own" and handed[id(root)] > 1:
             yield fault(f"is handed out as {root!r}, and so is another")
@@ -85,7 +73,7 @@ def _written(lir: Lir) -> Iterator[RuleViolation]:
     """Results lie densely or in rows, and where a step takes over an operand's bytes it reads them as it writes them."""
     for step in lir.steps:
         for value in step.node.results:
-            place = place_of(lir, value)
+            place = placement(value, lir.aliases)
             if nbytes_of(value) and not is_dense(value.type, place.strides) and _Rows.of(lir, value) is None:
                 yield fault_at(step.node, f"{value!r} is written with strides {place.strides}, which are not rows")
         for result, operand in step.in_place.items():
@@ -98,7 +86,7 @@ def _taken(lir: Lir, step: Step, result: Value, operand: Value | None) -> Iterat
     if not nbytes_of(result):
         return
     result_bytes = _bytes_of(lir, result)
-    if result_bytes != _bytes_of(lir, operand) or not is_dense(operand.type, place_of(lir, operand).strides):
+    if result_bytes != _bytes_of(lir, operand) or not is_dense(operand.type, placement(operand, lir.aliases).strides):
         yield fault_at(step.node, f"in place: {result!r} takes over {operand!r} and does not lie where it does")
     for other in step.node.present():
         if other is not operand and _meet(result_bytes, _bytes_of(lir, other)) and not _is_alike(lir, other, operand):
@@ -107,7 +95,7 @@ def _taken(lir: Lir, step: Step, result: Value, operand: Value | None) -> Iterat
 
 def _is_alike(lir: Lir, other: Value, operand: Value) -> bool:
     """Return whether both are the same elements at the same places."""
-    return other.type == operand.type and is_dense(other.type, place_of(lir, other).strides)
+    return other.type == operand.type and is_dense(other.type, placement(other, lir.aliases).strides)
 
 
 # ------------------------------------------------------------------------------------------- the story
@@ -143,7 +131,7 @@ class _Rows:
     @classmethod
     def of(cls, lir: Lir, value: Value) -> _Rows | None:
         """The rows of a strided value; `None` if it is dense, or if its rows do not follow at one distance."""
-        place, width = place_of(lir, value), value.type.dtype.itemsize
+        place, width = placement(value, lir.aliases), value.type.dtype.itemsize
         axes = [(d, s) for d, s in zip(value.type.static_shape, place.strides, strict=True) if d != 1]
         while axes and axes[-1][1] == width:
             width *= axes.pop()[0]
@@ -167,7 +155,7 @@ def _meet(x: _Place, y: _Place) -> bool:
 
 def _bytes_of(lir: Lir, value: Value) -> _Place:
     """The bytes from the first to the last that a value has."""
-    place = place_of(lir, value)
+    place = placement(value, lir.aliases)
     low, high = extent(value.type, place.strides)
     slot = lir.slots.get(place.root)
     buffer, start = (id(place.root), 0) if slot is None else (None, slot.offset)

@@ -16,7 +16,7 @@ from attrs import field
 from rlx_core.errors import FormatError, ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder, as_results, building
+from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder, building, graph_of
 from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.op import Category, Op, define_op
 from rlx_core.ir.rewrite import inline
@@ -150,12 +150,7 @@ def with_cotangents_like(body: Graph, size: Dim, actual: Sequence[bool], expecte
 
 def traced(name: str, function: Callable[..., Any], types: str) -> Graph:
     """Return the graph of a function of values; its inputs are `x0`, `x1`, … of the `types` listed."""
-    builder = Builder(name)
-    with building(builder):
-        input_types = [spec(t) for t in re.findall(r"\w+\[[^]]*\]", types)]
-        operands = [builder.input(f"x{i}", t) for i, t in enumerate(input_types)]
-        results = as_results(function(*operands))
-    return builder.finish(results)
+    return graph_of(name, [spec(t) for t in re.findall(r"\w+\[[^]]*\]", types)], function)
 
 
 OPS = (Call,)

@@ -13,7 +13,7 @@ from typing import Final
 from attrs import evolve, field
 
 from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, as_results
-from rlx_core.ir.rewrite import copy_node, rebuild
+from rlx_core.ir.rewrite import copy_nodes, rebuild
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Reshape, reshape
@@ -144,10 +144,7 @@ class Hoisting:
         order = (*body.inputs[:first], *self.same, *body.inputs[first:], *self.products)
         values = {v: builder.input(f"in{i}", v.type) for i, v in enumerate(order)}
         needed = set(self._nodes(set(body.outputs), effects=True))
-        for node in body.nodes:
-            if node in needed:
-                operands = [None if v is None else values[v] for v in node.operands]
-                values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+        copy_nodes(builder, (node for node in body.nodes if node in needed), values)
         return builder.finish(values[v] for v in body.outputs)
 
     def _nodes(self, needed: set[Value], *, effects: bool) -> Iterator[Node]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rlx_core.errors import DtypeError, Fact, MissingInputError, RlxError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.graph import Builder, Graph, GraphArgument, Param, Value
-from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rewrite import copy_nodes
 from rlx_core.passes.engine.base import Result
 
 __all__ = ["inline_into", "insert"]
@@ -39,8 +39,7 @@ def insert(
         elif isinstance(op, Param):
             values[node.result] = builder.param(op.label, op.type, origin=node.origin)
         else:
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+            copy_nodes(builder, (node,), values)
     return values
 
 
@@ -70,9 +69,7 @@ def inline_into(
     builder = Builder(target.name)
     builder.add_guards(target.guards)
     values: dict[Value, Value] = {}
-    for node in target.nodes:
-        operands = [None if v is None else values[v] for v in node.operands]
-        values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+    copy_nodes(builder, target.nodes, values)
     inner = insert(
         builder,
         source,

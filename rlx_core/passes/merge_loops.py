@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from rlx_core.ir.graph import Graph, Node, Value, as_results
+from rlx_core.ir.graph import Graph, Node, Value, as_results, graph_of
 from rlx_core.ops.call import results_of
-from rlx_core.ops.control.bodies import made
 from rlx_core.ops.control.loop import While
 from rlx_core.passes.cse import merge_equal
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph
@@ -93,8 +92,8 @@ class Pair:
     def loop(self, *operands: Value) -> tuple[Value, ...]:
         """Return the results of the second loop and then of the first, from one loop with the carries of both."""
         count, types = self.other.op.carries + len(self.rest), [v.type for v in operands]
-        body = merge_equal(made(self.other.op.body.name, types, self.step)).graph
-        cond = made(self.other.op.cond.name, types, lambda *x: results_of(self.other.op.cond, self.split(x)[1]))
+        body = merge_equal(graph_of(self.other.op.body.name, types, self.step)).graph
+        cond = graph_of(self.other.op.cond.name, types, lambda *x: results_of(self.other.op.cond, self.split(x)[1]))
         outputs = as_results(While(cond, body, count, self.other.op.max_steps)(*operands))
         return (*outputs[: self.other.op.carries], *self.firsts(outputs))
 

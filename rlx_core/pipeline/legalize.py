@@ -28,7 +28,7 @@ from rlx_core.plugins.faults import as_fact
 from rlx_core.plugins.use import leave_row_out
 from rlx_core.system.records import frozen
 
-__all__ = ["Legalize", "Offender", "legalize", "offenders", "require_legal"]
+__all__ = ["Legalize", "Offender", "legalize", "require_legal"]
 
 
 @frozen(eq=False)
@@ -209,12 +209,6 @@ def survey(graph: Graph, dispatcher: Dispatcher) -> tuple[list[Dispatch], list[O
                 rows += inner_rows
                 illegal += inner
     return rows, illegal
-
-
-def offenders(graph: Graph, dispatcher: Dispatcher) -> list[Offender]:
-    """Return every node that could not run without rewriting, with its reason."""
-    answers = [(n, dispatcher.answer(n)) for n in graph.nodes if not n.is_leaf]
-    return [Offender(n, a) for n, a in answers if not a.is_final]
 
 
 def require_legal(illegal: Sequence[Offender], target: Target) -> None:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 from attrs import evolve
@@ -25,7 +25,8 @@ from rlx_core.passes.engine.base import LEGAL, LOWERED, Context, LirPass, Pass, 
 from rlx_core.passes.engine.order import check_order
 from rlx_core.passes.engine.rules import RuleSet
 from rlx_core.passes.engine.runner import NO_WATCH, PassesRun, Watch, run_passes
-from rlx_core.pipeline.config.records import STAGES, Configuration, PipelineConfig, plainly, split_entry
+from rlx_core.pipeline.config.records import STAGES, Configuration, PipelineConfig, split_entry
+from rlx_core.pipeline.config.structure import structure
 from rlx_core.pipeline.contributed import legalization_tables
 from rlx_core.pipeline.placement import Line, check_places, with_included
 from rlx_core.pipeline.providers import CORE, full_name
@@ -36,9 +37,6 @@ from rlx_core.plugins.registry import Registry
 from rlx_core.system.records import frozen
 
 __all__ = ["CompilationPlan", "PlannedPass", "forward_passes", "plan_hash", "resolve_plan"]
-
-
-T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
 @frozen(eq=False)
@@ -305,7 +303,7 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
         )
     spec = registry.require("pipelines", full)
     owner = str(registry.owner("pipelines", full))
-    return name, structured(spec.config, PipelineConfig, f"pipeline {full}", owner), owner
+    return name, structure(spec.config, PipelineConfig, f"pipeline {full}", owner), owner
 
 
 def plan_pass(configuration: Configuration, registry: Registry, source: str, line: Line) -> PlannedPass:
@@ -322,19 +320,9 @@ def plan_pass(configuration: Configuration, registry: Registry, source: str, lin
     expect_stage(record, full, stage, where, source)
     general = {**configuration.passes.get(full, {}), **configuration.passes.get(full.removeprefix(f"{CORE}."), {})}
     options = {**general, **own_options}
-    instance = structured(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
+    instance = structure(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
     plugin = provider(registry, kind, full)
     return PlannedPass(stage, instance, f"{where} of {source}", plugin, registry.digest(kind, full))
-
-
-def structured(table: Mapping[str, Any], cls: type[T], what: str, source: str) -> T:
-    """Return the record of a table; see `config_structure.structure`."""
-    instance = plainly(table, cls)
-    if instance is not None:
-        return instance
-    from rlx_core.pipeline.config.structure import structure  # here, because cattrs takes ten milliseconds to import
-
-    return structure(dict(table), cls, what, source)
 
 
 def kind_of(registry: Registry, full: str, where: str, source: str) -> str:

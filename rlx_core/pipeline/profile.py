@@ -28,6 +28,7 @@ from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.graph import Node
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.shown import Shown
+from rlx_core.system.context import assigned
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define, frozen
 
@@ -300,13 +301,8 @@ def watching() -> Iterator[None]:
 @contextmanager
 def profiled() -> Iterator[Profile]:
     """Profile the runs that this thread starts inside `with`."""
-    profile = Profile()
-    token = _active.set(profile)
-    try:
-        with watching():
-            yield profile
-    finally:
-        _active.reset(token)
+    with assigned(_active, Profile()) as profile, watching():
+        yield profile
 
 
 def _line(line: Sequence[StepTime], total: float) -> str:

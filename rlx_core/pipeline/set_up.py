@@ -64,13 +64,7 @@ def host_for(config: PluginConfig) -> PluginHost:
     """Return the host for a `[plugins]` table: the default one if the table is empty."""
     if config == PluginConfig():
         return default_host()
-    policy = PluginPolicy.of(
-        block=config.block,
-        allow=config.allow,
-        enable=(*config.enable, *config.files),
-        override=config.override,
-        source="the configuration",
-    )
+    policy = config.policy("the configuration")
     host = host_with(PluginPolicy.from_environment() + policy)
     expect_plugins(host, policy)
     return host

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, MethodType
 from typing import Any, Final
 
@@ -86,14 +86,7 @@ class PluginManager(pluggy.PluginManager):
 
     def verify(self, plugin: object) -> None:
         """Refuse hooks that pluggy would accept and then never call, or call in an order that rlx does not keep."""
-        for name in dir(plugin):
-            function = routine(plugin, name)
-            options: Mapping[str, Any] | None = getattr(function, MARK, None)
-            if function is None or (options is None and not name.startswith(PREFIX)):
-                continue
-            if self.is_imported(function, plugin) or (options is None and not defined_by(function, plugin)):
-                continue  # imported from elsewhere, hook or not
-            hook = name if options is None else options.get("specname") or name
+        for hook, function, options in self._hooks_of(plugin):
             if hook not in self.known:
                 if options is not None and options.get("optionalhook"):
                     continue  # declared optional: written for a later rlx as well
@@ -110,16 +103,22 @@ class PluginManager(pluggy.PluginManager):
 
     def newer_hooks(self, plugin: object) -> list[str]:
         """Return the hooks of a plugin that are unknown to this rlx-core and not similar to a known name."""
-        newer = []
+        return [
+            hook
+            for hook, _, options in self._hooks_of(plugin)
+            if options is not None and hook not in self.known and not options.get("optionalhook")
+        ]
+
+    def _hooks_of(self, plugin: object) -> Iterator[tuple[str, Any, Mapping[str, Any] | None]]:
+        """Yield the functions of a plugin that are marked as hooks, or that it defines under a name of one; none imported from
+        elsewhere. With each comes the name of the hook, and the options of its marker, if it has one."""
         for name in dir(plugin):
             function = routine(plugin, name)
             options: Mapping[str, Any] | None = getattr(function, MARK, None)
-            if function is None or options is None or self.is_imported(function, plugin):
+            if function is None or self.is_imported(function, plugin):
                 continue
-            hook = options.get("specname") or name
-            if hook not in self.known and not options.get("optionalhook"):
-                newer.append(hook)
-        return newer
+            if options is not None or (name.startswith(PREFIX) and defined_by(function, plugin)):
+                yield name if options is None else options.get("specname") or name, function, options
 
     def implementations(self, plugin: object) -> dict[str, list[Hook]]:
         """A registered plugin's hooks and the functions that implement them."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from attrs import field
 
-from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.errors import nearest
 from rlx_core.hints.packages import reinstalling
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin, normalized
 from rlx_core.plugins.states import State, Verdict
@@ -19,7 +18,6 @@ from rlx_core.system.records import frozen
 
 BLOCK_VARIABLE: Final = "RLX_PLUGINS_BLOCK"
 ALLOW_VARIABLE: Final = "RLX_PLUGINS_ALLOW"
-KEYS: Final = ("enable", "block", "allow", "override")
 
 
 @frozen
@@ -92,24 +90,6 @@ class PluginPolicy:
         blocked = cls.of(block=words_in(variables.get(BLOCK_VARIABLE, "")), source=BLOCK_VARIABLE)
         return blocked + cls.of(allow=words_in(variables.get(ALLOW_VARIABLE, "")), source=ALLOW_VARIABLE)
 
-    @classmethod
-    def from_config(cls, table: Mapping[str, Any], source: str = "rlx.toml") -> PluginPolicy:
-        """The `[plugins]` table of a configuration; paths in `enable` are relative to the file `source`."""
-        for key in table:
-            if key not in KEYS:
-                raise ConfigError(f"plugins: unknown key `{key}`", Fact("file", source), hint=nearest(key, KEYS))
-        override = table.get("override", {})
-        if not isinstance(override, Mapping) or not all(isinstance(each, str) for each in override.values()):
-            raise ConfigError("plugins.override: wanted a table of name = plugin", Fact("file", source))
-        enable = [beside(source, word) for word in word_list(table, "enable", source)]
-        return cls.of(
-            block=word_list(table, "block", source),
-            allow=word_list(table, "allow", source),
-            enable=enable,
-            override=override,
-            source=source,
-        )
-
     def __add__(self, other: PluginPolicy) -> PluginPolicy:
         return PluginPolicy(
             self.block + other.block,
@@ -150,16 +130,3 @@ def unmatched_note(choice: Choice, hint: str | None) -> str:
 
 def words_in(value: str) -> list[str]:
     return value.replace(",", " ").split()
-
-
-def word_list(table: Mapping[str, Any], key: str, source: str) -> list[str]:
-    words = table.get(key, [])
-    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-        raise ConfigError(f"plugins.{key}: wanted a list of names, found {words!r}", Fact("file", source))
-    return list(words)
-
-
-def beside(source: str, word: str) -> str:
-    """Resolve a plugin file relative to the configuration that names it, not to the working directory."""
-    domain, equals, path = word.rpartition("=")
-    return f"{domain}{equals}{Path(source).parent / path}" if path.endswith(".py") else word

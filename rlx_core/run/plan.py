@@ -11,10 +11,9 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from rlx_core.ir.graph import Constant, Value, leaf_name
-from rlx_core.ir.lir import Lir
+from rlx_core.ir.lir import Lir, placement
 from rlx_core.ir.strides import Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.planning.alias import placement
 from rlx_core.system.records import frozen
 
 __all__ = ["ARENA", "BufferId", "ExecutionPlan", "Location", "Locations", "PlanLeaf", "PlannedOutput"]

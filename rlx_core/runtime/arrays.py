@@ -10,7 +10,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, PlaceError, ShapeError, TraceError
-from rlx_core.ir.apply import as_array
+from rlx_core.ir.apply import as_array, byte_bounds
 from rlx_core.ir.array import unwrapped
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.placed import Placed
@@ -176,7 +176,7 @@ def writable(array: np.ndarray) -> np.ndarray:
 
 
 Span = tuple[int, int]
-"""The first byte of an array and the one after its last."""
+"""The first byte of an array and the one after its last: exact for dense arrays, and large enough for strided ones."""
 
 
 @frozen(eq=False)
@@ -194,7 +194,7 @@ class ParameterMemory:
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray], donated: Collection[str]) -> ParameterMemory:
         here = {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
-        spans = {name: _span(array) for name, array in here.items() if array.size}
+        spans = {name: byte_bounds(array) for name, array in here.items() if array.size}
         return cls(tuple(spans.values()), tuple(spans[name] for name in donated if name in spans))
 
 
@@ -214,7 +214,7 @@ def separated(
     ready = [
         writable(a) if e.is_donated and isinstance(a, np.ndarray) else a for e, a in zip(entries, arrays, strict=True)
     ]
-    spans = {i: _span(a) for i, a in enumerate(ready) if isinstance(a, np.ndarray) and a.size}
+    spans = {i: byte_bounds(a) for i, a in enumerate(ready) if isinstance(a, np.ndarray) and a.size}
     copied = _sharing(spans, parameter_memory.spans) if any(e.is_donated for e in entries) else set()
     copied = {i for i in copied if entries[i].is_donated}
     copied |= {
@@ -234,11 +234,3 @@ def _sharing(spans: Mapping[int, Span], others: Sequence[Span]) -> set[int]:
         if end > furthest:
             furthest, owner = end, i
     return overlapping - {-1}
-
-
-def _span(array: np.ndarray) -> Span:
-    """Exact for dense arrays, and large enough for strided ones."""
-    low = high = array.__array_interface__["data"][0]
-    for size, stride in zip(array.shape, array.strides, strict=True):
-        low, high = low + min(0, (size - 1) * stride), high + max(0, (size - 1) * stride)
-    return low, high + array.itemsize

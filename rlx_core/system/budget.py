@@ -17,6 +17,7 @@ from attrs import field
 from attrs.validators import ge, gt
 
 from rlx_core.errors import BudgetError, Fact
+from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
 __all__ = ["Budget", "CountedWork", "current_work", "working"]
@@ -149,11 +150,6 @@ def current_work() -> CountedWork | None:
     return _work.get()
 
 
-@contextmanager
-def working(budget: Budget, task: str) -> Iterator[CountedWork]:
+def working(budget: Budget, task: str) -> assigned[CountedWork]:
     """Count the work done inside of the block, from zero, against a budget."""
-    token = _work.set(work := CountedWork(budget, task))
-    try:
-        yield work
-    finally:
-        _work.reset(token)
+    return assigned(_work, CountedWork(budget, task))

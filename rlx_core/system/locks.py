@@ -302,10 +302,16 @@ def _end(me: int) -> None:
         _depths.pop(me, None)
 
 
-def _waits_for(thread: int) -> int | None:
-    """Return the owner of the object that a thread waits for."""
-    lock = _waits.get(thread)
-    return None if lock is None else lock.owner
+def _awaited_by(thread: int) -> Iterator[int]:
+    """Yield the owner of the object that a thread waits for, the owner of what that thread waits for, and so on."""
+    seen = {thread}
+    while (waited := _waits.get(thread)) is not None:
+        owner = waited.owner
+        if owner is None or owner in seen:
+            return
+        yield owner
+        seen.add(owner)
+        thread = owner
 
 
 @contextmanager
@@ -359,28 +365,15 @@ def _gives_way(me: int) -> bool:
 
 def _is_awaited(me: int) -> bool:
     """Return whether a thread that is inside of a section waits for this one."""
-    for thread in list(_depths):
-        seen: set[int | None] = {thread}
-        waits = _waits_for(thread)
-        while waits is not None and waits not in seen:
-            if waits == me:
-                return True
-            seen.add(waits)
-            waits = _waits_for(waits)
-    return False
+    return any(me in _awaited_by(thread) for thread in list(_depths))
 
 
 def _is_inside(thread: int, forker: int) -> bool:
     """Return whether a fork has to wait for a thread, which it must not if that waits for the forking thread."""
     if thread == forker or thread in _forking:
         return False
-    seen = {thread}
-    waits = _waits_for(thread)
-    while waits is not None and waits not in seen:
-        if waits == forker or waits in _outside:
-            return False
-        seen.add(waits)
-        waits = _waits_for(waits)
+    if any(waits == forker or waits in _outside for waits in _awaited_by(thread)):
+        return False
     return thread in _depths
 
 

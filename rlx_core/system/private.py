@@ -1,4 +1,4 @@
-"""Files that only this user can have written: rlx's own files that it trusts, and code that it is to execute.
+"""Files that only this user can have written: rlx's own files that it trusts, and code that it is to execute; atomic writes.
 
 One rule for all of them: they belong to this user (or to root), no other user may write to them or to their directory, and
 symbolic links are not followed. Where the system has no owners and modes, nothing is checked.
@@ -11,13 +11,15 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from rlx_core.errors import CacheError, Fact
 
 __all__ = [
+    "Chunk",
     "cache_directory",
     "is_abandoned",
     "is_foreign",
@@ -25,8 +27,11 @@ __all__ = [
     "own_directory",
     "read_own",
     "reason_against",
+    "replace_file",
     "write_own",
 ]
+
+Chunk = bytes | memoryview
 
 _HAS_OWNERS: Final = os.name == "posix"
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -126,24 +131,36 @@ def read_own(path: Path, max_nbytes: int) -> bytes:
 
 
 def write_own(path: Path, *chunks: bytes) -> None:
-    """Write a file for this user alone, atomically: it has the new content or the previous one.
+    """Write a file for this user alone; see `replace_file`."""
+    replace_file(path, chunks, 0o600)
+
+
+def replace_file(path: Path, chunks: Iterable[Chunk], mode: int = 0o666) -> None:
+    """Write a file atomically: a reader sees the old contents or the new ones, never a part.
+
+    Args:
+        path: The file. A new one is written next to it, synced, and renamed.
+        chunks: The contents.
+        mode: The maximum permissions of the file; the process's umask takes from that.
 
     Raises:
-        OSError: The system refuses; then nothing is left of it.
+        OSError: The directory cannot be written to; `path` is unchanged, and no temporary file is left.
     """
+    # Not `tempfile`, whose files only their owner may read: a saved file gets the permissions that `open` would give it.
     temporary = path.with_name(f".{path.name[:16]}.{os.getpid()}.{os.urandom(8).hex()}{_TEMPORARY}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flags("O_NOFOLLOW", "O_BINARY")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flags("O_NOFOLLOW", "O_BINARY"), mode)
     try:
-        with open(os.open(temporary, flags, 0o600), "wb") as file:
+        with open(descriptor, "wb") as file:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_directory(path.parent)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
         raise
+    _sync_directory(path.parent)
 
 
 def is_temporary(name: str) -> bool:
@@ -181,7 +198,10 @@ def _flags(*names: str) -> int:
 def _sync_directory(directory: Path) -> None:
     if os.name != "posix":
         return  # elsewhere directories cannot be opened, and renaming is durable by itself or not at all
-    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except PermissionError:
+        return  # files can be made in a directory that cannot be read
     try:
         os.fsync(descriptor)
     finally:

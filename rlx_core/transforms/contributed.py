@@ -7,7 +7,6 @@ is transformed as if the rule did not exist. An op without any other rule is ref
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, get_args
 
@@ -21,6 +20,7 @@ from rlx_core.ir.graph import Graph
 from rlx_core.ir.op import Op
 from rlx_core.ir.rules import Kind, Rules
 from rlx_core.plugins import ContributionFault, PluginHost, Registry, default_host
+from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 from rlx_core.transforms.engine import STANDARD, Engine
 
@@ -31,14 +31,9 @@ KINDS: Final = get_args(Kind)
 _host: ContextVar[Callable[[], PluginHost] | None] = ContextVar("plugins with rules", default=None)
 
 
-@contextmanager
-def using(host: Callable[[], PluginHost]) -> Iterator[None]:
+def using(host: Callable[[], PluginHost]) -> assigned[object]:
     """Take contributed rules from the plugins of `host`, which is called if any are needed, inside the block."""
-    token = _host.set(host)
-    try:
-        yield
-    finally:
-        _host.reset(token)
+    return assigned(_host, host)
 
 
 def engine_for(graph: Graph) -> Engine:

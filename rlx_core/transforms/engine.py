@@ -21,9 +21,9 @@ from rlx_core.ir.graph import (
     Builder,
     Graph,
     Node,
-    as_results,
     building,
     decomposition,
+    graph_of,
 )
 from rlx_core.ir.mesh import NO_AXES, Mesh
 from rlx_core.ir.op import Op, operand_names
@@ -84,12 +84,7 @@ class Engine:
         rule = self.rule(op, "decompose")
         if ("decompose", op.name) not in self.rules or rule is None:
             return decomposition(op, types)
-        builder = Builder(op.name)
-        with building(builder):
-            names = operand_names(op, len(types))
-            operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
-            results = as_results(rule(*operands))
-        return builder.finish(results)
+        return graph_of(op.name, types, rule, operand_names(op, len(types)))
 
     def deriving_from_other_mode(self, kind: Kind, op: Op, operand: str | None = None) -> Engine:
         """Return the engine for a derivation from the other mode.

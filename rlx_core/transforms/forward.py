@@ -7,11 +7,11 @@ recognised op is its own rule. This layer has no pass of its own. Code that trac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import Context, ContextVar
 
 from rlx_core.ir.graph import Graph
+from rlx_core.system.context import assigned
 
 __all__ = ["Prepare", "prepared", "preparing"]
 
@@ -21,14 +21,9 @@ Prepare = Callable[[Graph], Graph]
 _prepare: ContextVar[Prepare | None] = ContextVar("prepare for differentiation", default=None)
 
 
-@contextmanager
-def preparing(prepare: Prepare) -> Iterator[None]:
+def preparing(prepare: Prepare) -> assigned[Prepare]:
     """Apply `prepare` to every function that is differentiated in reverse inside the block."""
-    token = _prepare.set(prepare)
-    try:
-        yield
-    finally:
-        _prepare.reset(token)
+    return assigned(_prepare, prepare)
 
 
 def prepared(graph: Graph) -> Graph:

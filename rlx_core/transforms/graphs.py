@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rlx_core.errors import DtypeError, Fact, UnknownNameError
-from rlx_core.ir.graph import Builder, Constant, Graph, GraphArgument, Node, Value, building, literal
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, building
 from rlx_core.ir.op import Op, operand_names
-from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rewrite import needed_nodes, subgraph
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.structural import expand
 
@@ -39,21 +39,21 @@ def operand_name(node: Node, index: int) -> str:
 
 def zeros(builder: Builder, type: TensorType) -> Value:
     """Return a materialised zero of this dtype and these dims."""
-    with building(builder):
-        scalar = builder.constant(0, type.dtype)
-        return expand(scalar, type.shape) if type.rank else scalar
+    return _filled(builder, 0, type)
 
 
 def ones(builder: Builder, type: TensorType) -> Value:
-    with building(builder):
-        scalar = builder.constant(1, type.dtype)
-        return expand(scalar, type.shape) if type.rank else scalar
+    return _filled(builder, 1, type)
 
 
 def placeholder(builder: Builder, type: TensorType) -> Value:
     """Return a new, unshared zero: the placeholder for the argument of a linear map while it is recorded."""
+    return _filled(builder, 0, type, shared=False)
+
+
+def _filled(builder: Builder, number: int, type: TensorType, *, shared: bool = True) -> Value:
     with building(builder):
-        (scalar,) = builder.emit(Constant(literal(0, type.dtype)), ())
+        scalar = builder.constant(number, type.dtype, shared=shared)
         return expand(scalar, type.shape) if type.rank else scalar
 
 
@@ -68,13 +68,8 @@ def dependents(nodes: Iterable[Node], sources: Iterable[Value]) -> set[Value]:
 
 def live_nodes(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
     """Return the nodes that `outputs` depend on, in order; others need not be differentiated."""
-    needed = set(outputs)
-    live: list[Node] = []
-    for node in reversed(nodes):
-        if any(r in needed for r in node.results):
-            needed.update(node.present())
-            live.append(node)
-    return live[::-1]
+    needed = needed_nodes(nodes, outputs)
+    return [node for node in nodes if node in needed]
 
 
 def find_value(graph: Graph, handle: str | Value) -> Value:
@@ -143,14 +138,7 @@ def pruned(
         without: Inputs to leave out although they are fed; nothing the outputs need may read them.
         effects: Nodes that are kept for their side effects.
     """
-    builder = Builder(name or graph.name)
-    builder.add_guards(graph.guards)
-    live = {n.index for n in live_nodes(graph.nodes, [*outputs, *(r for n in effects for r in n.results)])}
     dropped = set(without)
-    values: dict[Value, Value] = {}
-    for node in graph.nodes:
-        is_fed = isinstance(node.op, GraphArgument) and node.op.label not in dropped
-        if node.index in live or is_fed:
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
-    return builder.finish(values[v] for v in outputs)
+    fed = {n for n in graph.nodes if isinstance(n.op, GraphArgument) and n.op.label not in dropped}
+    live = needed_nodes(graph.nodes, [*outputs, *(r for n in effects for r in n.results)])
+    return subgraph(graph, outputs, fed | live, name=name, guards=graph.guards)

@@ -8,7 +8,7 @@ from rlx_core.errors import UnknownNameError, nearest
 from rlx_core.ir.dims import SizeSymbol, free_symbols
 from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, leaf_name, symbols_inside
 from rlx_core.ir.module import expect_graph
-from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rewrite import copy_nodes
 from rlx_core.ir.solve import plain_symbol
 from rlx_core.system.records import frozen
 from rlx_core.transforms.engine import STANDARD, Engine
@@ -161,8 +161,5 @@ def _program(
     values = {v: builder.input(label, v.type, origin=v.node.origin) for v, label in labels.items()}
     known_sizes = {plain_symbol(dim) for v in values for dim in v.shape}
     builder.add_guards(g for g in both.guards if free_symbols(g.left, g.right) <= known_sizes)
-    for node in nodes:
-        if not isinstance(node.op, GraphArgument):
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+    copy_nodes(builder, (node for node in nodes if not isinstance(node.op, GraphArgument)), values)
     return builder.finish(values[v] for v in outputs)

@@ -16,7 +16,7 @@ from attrs import field
 from rlx_core.errors import DtypeError, Fact, ShapeError
 from rlx_core.ir.graph import Builder, Node, Value, as_results
 from rlx_core.ir.op import ZERO, Zero
-from rlx_core.ir.rules import CustomDerivative
+from rlx_core.ir.rules import CustomDerivative, Kind
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.padded_sums import is_padded, sum_of_padded
 from rlx_core.ops.selection import StopGradient
@@ -109,17 +109,23 @@ def pull(
     rule = engine.rule(node.op, "vjp")
     if rule is not None:
         return _by_rule(rule, builder, node, g, needed)
-    has_jvp = engine.rule(node.op, "jvp") is not None
-    if isinstance(node.op, CustomDerivative) and has_jvp:
-        return _by_transposition(engine, builder, node, g, needed)
-    if engine.rule(node.op, "decompose") is not None:
-        return _by_decomposition(engine, builder, node, g, needed)
-    if has_jvp:
-        return _by_transposition(engine, builder, node, g, needed)
-    first = operand_name(node, needed.index(True))
-    raise missing_rule(
-        node.op, "vjp", first, Fact("node", node.label, node.origin.source), lost=engine.lost(node.op.name)
-    )
+    is_transposed = _is_transposed(engine, node, "vjp", "jvp", needed.index(True))
+    return (_by_transposition if is_transposed else _by_decomposition)(engine, builder, node, g, needed)
+
+
+def _is_transposed(engine: Engine, node: Node, kind: Kind, other: Kind, operand: int) -> bool:
+    """Return whether the missing rule of a node is the transpose of its rule for the other mode, or else its decomposition's.
+
+    Raises:
+        MissingRuleError: It has neither of these; the error names the operand of this number.
+    """
+    can_decompose = engine.rule(node.op, "decompose") is not None
+    if engine.rule(node.op, other) is not None and (isinstance(node.op, CustomDerivative) or not can_decompose):
+        return True
+    if can_decompose:
+        return False
+    where = Fact("node", node.label, node.origin.source)
+    raise missing_rule(node.op, kind, operand_name(node, operand), where, lost=engine.lost(node.op.name))
 
 
 def _by_rule(rule: Any, builder: Builder, node: Node, g: Tangents, needed: Sequence[bool]) -> list[tuple[Value, Value]]:
@@ -246,17 +252,9 @@ def push(engine: Engine, builder: Builder, node: Node, t: Tangents) -> Tangents:
     rule = engine.rule(node.op, "jvp")
     if rule is not None:
         return _push_by_rule(rule, node, t)
-    has_vjp = engine.rule(node.op, "vjp") is not None
-    if isinstance(node.op, CustomDerivative) and has_vjp:
-        return _push_by_transposition(engine, builder, node, t)
-    if engine.rule(node.op, "decompose") is not None:
-        return _push_by_decomposition(engine, builder, node, t)
-    if has_vjp:
-        return _push_by_transposition(engine, builder, node, t)
-    first = next(operand_name(node, i) for i, x in enumerate(t) if not isinstance(x, Zero))
-    raise missing_rule(
-        node.op, "jvp", first, Fact("node", node.label, node.origin.source), lost=engine.lost(node.op.name)
-    )
+    first = next(i for i, x in enumerate(t) if not isinstance(x, Zero))
+    is_transposed = _is_transposed(engine, node, "jvp", "vjp", first)
+    return (_push_by_transposition if is_transposed else _push_by_decomposition)(engine, builder, node, t)
 
 
 def _push_by_rule(rule: Callable[..., Any], node: Node, t: Tangents) -> Tangents:
@@ -296,11 +294,9 @@ def _push_by_transposition(engine: Engine, builder: Builder, node: Node, t: Tang
         placeholder(builder, type) if type.dtype.is_differentiable else ZERO for type in node.types
     ]
     start = len(builder.nodes)
-    seeds: dict[Value, Value] = {}
     of_operand = {v: x for v, x in zip(node.operands, t, strict=True) if v is not None and not isinstance(x, Zero)}
-    for operand, cotangent in pull(inner, builder, node, g, needed):
-        tangent = of_operand[operand]
-        seeds[cotangent] = seeds[cotangent] + tangent if cotangent in seeds else tangent
+    pulled = pull(inner, builder, node, g, needed)
+    seeds = _paired([cotangent for _, cotangent in pulled], [of_operand[operand] for operand, _ in pulled])
     targets = [c for c in g if not isinstance(c, Zero)]
     reached = backward(builder, builder.nodes[start:], seeds, wrt=targets, engine=inner)
     return [ZERO if isinstance(c, Zero) else reached.get(c, ZERO) for c in g]

@@ -43,5 +43,5 @@ def test_with_them_the_command_line_runs() -> None:
 def test_the_core_requires_no_package_of_the_command_line() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {Requirement(each).name for each in project["dependencies"]}
-    assert names == {"numpy", "attrs", "pluggy", "cattrs", "optree", "ml_dtypes", "packaging"}
+    assert names == {"numpy", "attrs", "pluggy", "optree", "ml_dtypes", "packaging"}
     assert {Requirement(each).name for each in project["optional-dependencies"]["cli"]} == {"rich", "typer"}

@@ -117,7 +117,6 @@ def test_importing_rlx_imports_no_plugin_and_nothing_heavy(site: Path) -> None:
         "numpy",
         "scipy",
         "attrs",
-        "cattrs",
         "optree",
         "ml_dtypes",
         "rich",

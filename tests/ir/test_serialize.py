@@ -11,7 +11,7 @@ from rlx_core.errors import FormatError, UnknownNameError, VerifyError
 from rlx_core.ir.graph import Builder, Graph
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.module import Module
-from rlx_core.ir.serialize import load, load_graph, save
+from rlx_core.ir.serialize import load, save
 from rlx_core.ir.types import spec
 from rlx_core.ops import standard_ops
 from rlx_core.testing.cases import programs
@@ -20,7 +20,7 @@ PREFIX = 52  # magic, version, length of the header, digest
 
 
 def test_a_graph_comes_back_with_names_origins_and_bytes(rich, ops):
-    again = load_graph(save(rich), ops)
+    again = load(save(rich), ops)
     assert again == rich
     assert again.name == rich.name
     assert [(n.name, n.origin) for n in again.nodes] == [(n.name, n.origin) for n in rich.nodes]
@@ -33,7 +33,7 @@ def test_the_program_of_every_sample_comes_back(program, ops):
         with pytest.raises(FormatError, match="it calls a function of this process"):
             save(program.graph)
         return
-    again = load_graph(save(program.graph), ops)
+    again = load(save(program.graph), ops)
     assert again == program.graph
     assert save(again) == save(program.graph)
 
@@ -43,7 +43,7 @@ def test_it_computes_the_same(ops):
     x = b.input("x", spec("f32[3]"))
     graph = b.finish([x * b.constant(np.array([0.1, -0.0, np.inf], np.float32)) + 1])
     fed = {"x": np.array([1.5, 2.5, 3.5], np.float32)}
-    (expected,), (found,) = interpret(graph, fed), interpret(load_graph(save(graph), ops), fed)
+    (expected,), (found,) = interpret(graph, fed), interpret(load(save(graph), ops), fed)
     assert found.tobytes() == expected.tobytes()
 
 

@@ -12,7 +12,7 @@ import rlx_core as rlx
 from rlx_core.contributions import OptionSpec
 from rlx_core.hooks import hookimpl
 from rlx_core.pipeline.compile import set_up
-from rlx_core.pipeline.config import Configuration
+from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.forward import resolved
 from rlx_core.pipeline.providers import activate_pipeline
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy, default_host

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlx_core.errors import ConfigError, PluginError
+from rlx_core.errors import PluginError
+from rlx_core.pipeline.config.reading import read_sources
 from rlx_core.plugins import PluginHost, PluginOrigin, PluginPolicy, State
 
 
@@ -43,7 +44,7 @@ def test_only_what_is_allowed_is_used(three):
 
 
 def test_block_wins_over_allow_and_every_source_counts(three):
-    policy = PluginPolicy.from_config({"allow": ["acme", "other"]}) + PluginPolicy.of(block=["acme"], source="--block")
+    policy = PluginPolicy.of(allow=["acme", "other"]) + PluginPolicy.of(block=["acme"], source="--block")
     rows = {row.name: row for row in PluginHost(three, policy=policy).survey()}
 
     assert rows["acme"].reason == "blocked by --block"
@@ -76,26 +77,10 @@ def test_enabling_what_is_not_installed_is_shown_and_stops_nothing(three):
     assert host.require("ops", "acme.op")
 
 
-@pytest.mark.parametrize(
-    ("table", "says"),
-    [
-        ({"blok": []}, "unknown key `blok`"),
-        ({"block": "acme"}, "wanted a list of names"),
-        ({"allow": [1]}, "wanted a list of names"),
-        ({"override": ["acme.op"]}, "wanted a table"),
-        ({"override": {"acme.op": 1}}, "wanted a table"),
-    ],
-)
-def test_a_configuration_is_checked_with_its_file(table, says):
-    with pytest.raises(ConfigError, match=says) as caught:
-        PluginPolicy.from_config(table, "project/rlx.toml")
-
-    assert "project/rlx.toml" in str(caught.value)
-
-
 def test_a_file_in_a_configuration_lies_beside_it(tmp_path):
     (tmp_path / "mine.py").write_text("")
-    policy = PluginPolicy.from_config({"enable": ["mine.py", "name=mine.py"]}, str(tmp_path / "rlx.toml"))
+    (tmp_path / "rlx.toml").write_text('[plugins]\nenable = ["mine.py", "name=mine.py"]\n')
+    policy = read_sources(tmp_path / "rlx.toml").plugins().policy("rlx.toml")
     host = PluginHost([], policy=policy, builtin=False)
 
     assert {row.name: row.state for row in host.survey()} == {"mine": State.ACTIVE, "name": State.ACTIVE}

@@ -241,7 +241,7 @@ def test_two_distributions_with_one_plugin_name_are_told_apart_by_distribution(m
 
 @pytest.mark.parametrize("winner", ["acme", "acme2"])
 def test_the_configuration_decides_and_every_report_shows_it(make, rivals, winner):
-    policy = PluginPolicy.from_config({"override": {"norms.norm": winner}}, "rlx.toml")
+    policy = PluginPolicy.of(override={"norms.norm": winner}, source="rlx.toml")
     host = PluginHost(rivals, policy=policy, builtin=False)
 
     assert host.require("ops", "norms.norm")

@@ -18,7 +18,7 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.attributes import Decoder, Encoder
 from rlx_core.ir.provenance import Source
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.config import CacheConfig, Configuration
+from rlx_core.pipeline.config.records import CacheConfig, Configuration
 from rlx_core.runtime import cache
 from rlx_core.runtime.cache import CompileCache, default_cache
 from rlx_core.runtime.executable import Executable

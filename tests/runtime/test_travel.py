@@ -19,8 +19,8 @@ from rlx_core.ir.dims import DimBinding, symbol
 from rlx_core.ir.dtypes import bf16, bool_, c64, f32
 from rlx_core.ir.graph import literal
 from rlx_core.ir.module import Module
-from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.config.reading import load_config
+from rlx_core.pipeline.config.records import Configuration
 from rlx_core.plugins import PluginHost
 
 from . import travelling

@@ -16,7 +16,7 @@ from rlx_core.ir.lir import Slot
 from rlx_core.ops import standard_ops
 from rlx_core.pipeline.compile import compile_graph, set_up
 from rlx_core.pipeline.compiled import CompiledProgram
-from rlx_core.pipeline.config import Configuration
+from rlx_core.pipeline.config.records import Configuration
 from rlx_core.plugins import PluginHost
 from rlx_core.run.memory import CANARY
 from rlx_core.run.plan import ARENA

@@ -28,10 +28,9 @@ from rlx_core.errors import Fact, FileError, FormatError
 from rlx_core.files.packages.consent import expect_consent
 from rlx_core.files.packages.digests import digest_of, digests_of
 from rlx_core.files.reading import aligned_copy, mapped_file
-from rlx_core.files.writing import Chunk, replace_file
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.prefix import ALIGNMENT, Prefix
-from rlx_core.system.private import reason_against
+from rlx_core.system.private import Chunk, reason_against, replace_file
 from rlx_core.system.records import define, frozen
 
 __all__ = ["BlobFile", "BlobStore", "Container", "read_container", "write_container"]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx_core.errors import ConfigError, ShapeError
-from rlx_core.functions.control.tracing import Function, with_arguments, within
+from rlx_core.functions.control.tracing import Function, with_arguments
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.array_api import concat, flip, stack
-from rlx_core.transforms.lifting import as_value
+from rlx_core.transforms.lifting import as_value, current_builder
 from rlx_core.trees.flatten import expect_function, flatten, same_structure
 
 __all__ = ["associative_scan"]
@@ -18,7 +18,7 @@ __all__ = ["associative_scan"]
 
 def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool = False) -> Any:
     """See `rlx.associative_scan`."""
-    builder = within("associative_scan")
+    builder = current_builder("associative_scan")
     expect_function("associative_scan", function)
     if type(reverse) is not bool:
         raise ConfigError(f"associative_scan: reverse must be True or False, not {reverse!r}")

@@ -14,15 +14,13 @@ from rlx_core.functions.control.tracing import (
     expect_scalar,
     traced,
     with_arguments,
-    within,
 )
 from rlx_core.ir.dtypes import bool_
-from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
+from rlx_core.ir.graph import Builder, Graph, Value, as_results, building, graph_of
 from rlx_core.ops.call import results_of
 from rlx_core.ops.comparison import less
-from rlx_core.ops.control.bodies import made
 from rlx_core.ops.control.conditional import If
-from rlx_core.transforms.lifting import as_value
+from rlx_core.transforms.lifting import as_value, current_builder
 from rlx_core.trees.flatten import expect_function, flatten, function_name, same_structure
 
 __all__ = ["cond", "switch"]
@@ -30,7 +28,7 @@ __all__ = ["cond", "switch"]
 
 def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> Any:
     """See `rlx.cond`."""
-    builder = within("cond")
+    builder = current_builder("cond")
     for function in (true_fn, false_fn):
         expect_function("cond", function)
     chosen = expect_scalar("cond", "the predicate", as_value(builder, pred))
@@ -44,7 +42,7 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
 
 def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     """See `rlx.switch`."""
-    builder = within("switch")
+    builder = current_builder("switch")
     if not isinstance(branches, list | tuple):
         raise TraceError(f"switch: takes a list of functions, not {type(branches).__name__}")
     if not branches:
@@ -65,7 +63,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
             return graphs[first]
         middle = (first + end) // 2
         choice = If(among(first, middle), among(middle, end))
-        return made("switch", types, lambda i, *x: as_results(choice(less(i, middle), i, *x)))
+        return graph_of("switch", types, lambda i, *x: as_results(choice(less(i, middle), i, *x)))
 
     with building(builder):
         outputs = results_of(among(0, len(graphs)), (number, *values, *map(builder._own, captured)))

@@ -14,7 +14,6 @@ from rlx_core.functions.control.tracing import (
     expect_scalar,
     traced,
     with_arguments,
-    within,
 )
 from rlx_core.functions.functional import vmap
 from rlx_core.ir.dims import Dim, Expr
@@ -29,7 +28,7 @@ from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.creation import iota
 from rlx_core.ops.movement import concat
 from rlx_core.ops.structural import reshape
-from rlx_core.transforms.lifting import as_value
+from rlx_core.transforms.lifting import as_value, current_builder
 from rlx_core.trees.flatten import Tree, expect_function, flatten, function_name
 
 __all__ = ["fori_loop", "mapped", "scan", "while_loop"]
@@ -37,7 +36,7 @@ __all__ = ["fori_loop", "mapped", "scan", "while_loop"]
 
 def while_loop(cond: Function, body: Function, init: Any, *, max_steps: int | None = None) -> Any:
     """See `rlx.while_loop`."""
-    builder = within("while_loop")
+    builder = current_builder("while_loop")
     for function in (cond, body):
         expect_function("while_loop", function)
     begun = Carry.of(builder, init)
@@ -69,7 +68,7 @@ def _expect_one_bool(outputs: Sequence[Value]) -> None:
 
 def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
     """See `rlx.fori_loop`."""
-    builder = within("fori_loop")
+    builder = current_builder("fori_loop")
     expect_function("fori_loop", body)
     if all(type(each) is int or isinstance(each, Expr) for each in (lower, upper)):
         return _counted(builder, lower, upper, body, init)
@@ -152,7 +151,7 @@ def _mapped_in_batches(function: Function, xs: Any, batch: int) -> Any:
     Raises:
         ShapeError: The number of elements is unknown.
     """
-    builder = within("map")
+    builder = current_builder("map")
     leaves, tree = flatten(xs, "x")
     stacked = [as_value(builder, leaf) for leaf in leaves]
     count = _length("map", tree.names, stacked, None)
@@ -180,7 +179,7 @@ def _scan(
     reverse: bool,
     checkpoints: int | None = None,
 ) -> tuple[Any, Any]:
-    builder = within(what)
+    builder = current_builder(what)
     leaves, tree = flatten(xs, "x")
     stacked = [as_value(builder, leaf) for leaf in leaves]
     steps = _length(what, tree.names, stacked, length)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlx_core.errors import DtypeError, Fact, ShapeError, TraceError
+from rlx_core.errors import DtypeError, Fact, ShapeError
 from rlx_core.ir.dtypes import DType, i32, weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder, building
 from rlx_core.ir.rewrite import inline
@@ -29,7 +29,6 @@ __all__ = [
     "numbered",
     "traced",
     "with_arguments",
-    "within",
 ]
 
 Function = Callable[..., Any]
@@ -131,18 +130,6 @@ def _settled(leaf: Any, begun: TensorType, returned: DType) -> TensorType:
         return begun
     is_still_weak = _is_weak_integer(leaf) and returned is begun.dtype
     return TensorType(weak_dtype(leaf) if is_still_weak else returned, begun.shape)
-
-
-def within(what: str) -> Builder:
-    """Return the program being traced.
-
-    Raises:
-        TraceError: No trace is active.
-    """
-    builder = ambient_builder()
-    if builder is None:
-        raise TraceError(f"{what}: there is no program being traced", hint=f"call rlx.{what}, which starts one")
-    return builder
 
 
 def traced(

@@ -10,6 +10,7 @@ from attrs import field
 
 from rlx_core.errors import Fact, GuardError
 from rlx_core.ir.dims.bounds import is_never_negative
+from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:  # sizes import guards, guards import sizes lazily
@@ -66,18 +67,9 @@ class SizeGuard:
 _collector: ContextVar[list[SizeGuard] | None] = ContextVar("guards", default=None)
 
 
-class collecting_guards:
+def collecting_guards() -> assigned[list[SizeGuard]]:
     """Collect the guards that `require` records inside the block."""
-
-    __slots__ = ("_token",)
-
-    def __enter__(self) -> list[SizeGuard]:
-        guards: list[SizeGuard] = []
-        self._token = _collector.set(guards)
-        return guards
-
-    def __exit__(self, *_: object) -> None:
-        _collector.reset(self._token)
+    return assigned(_collector, [])
 
 
 def record(guards: Iterable[SizeGuard]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import count
@@ -23,6 +22,7 @@ from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.provenance import Origin, current_origin
 from rlx_core.ir.types import TensorType
 from rlx_core.system.budget import current_work
+from rlx_core.system.context import assigned
 from rlx_core.system.records import define
 
 __all__ = [
@@ -32,8 +32,10 @@ __all__ = [
     "as_results",
     "building",
     "decomposition",
+    "graph_of",
     "infer",
     "lifting",
+    "probe",
 ]
 
 _ambient: ContextVar[Builder | None] = ContextVar("builder", default=None)
@@ -80,24 +82,14 @@ class LiftedArrays:
 _lifted: ContextVar[LiftedArrays | None] = ContextVar("lifted arrays", default=None)
 
 
-@contextmanager
-def lifting(arrays: LiftedArrays | None) -> Iterator[None]:
+def lifting(arrays: LiftedArrays | None) -> assigned[LiftedArrays | None]:
     """Make inputs of these arrays where ops inside the block use them; `None`: of none."""
-    token = _lifted.set(arrays)
-    try:
-        yield
-    finally:
-        _lifted.reset(token)
+    return assigned(_lifted, arrays)
 
 
-@contextmanager
-def building(builder: Builder) -> Iterator[Builder]:
+def building(builder: Builder) -> assigned[Builder]:
     """Make `builder` the ambient builder inside the block."""
-    token = _ambient.set(builder)
-    try:
-        yield builder
-    finally:
-        _ambient.reset(token)
+    return assigned(_ambient, builder)
 
 
 @define(eq=False, repr=False)
@@ -382,14 +374,31 @@ def _inferred(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, .
 
 def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:
     """Return the op's decomposition as a separate graph, with one input per operand."""
-    assert op.decompose is not None, f"{op.name} is a primitive"
-    builder = Builder(op.name)
+    decompose = op.decompose
+    assert decompose is not None, f"{op.name} is a primitive"
+    with contained("ops", op.name, "its decomposition"):
+        return graph_of(op.name, types, decompose, operand_names(op, len(types)))
+
+
+def graph_of(
+    name: str,
+    types: Sequence[TensorType | None],
+    function: Callable[..., Any],
+    names: Sequence[str] | None = None,
+) -> Graph:
+    """Return the graph of a function of values of these types, `None` for an absent one; its inputs are `x0`, … by default."""
+    builder = Builder(name)
     with building(builder):
-        names = operand_names(op, len(types))
+        names = [f"x{i}" for i in range(len(types))] if names is None else names
         operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
-        with contained("ops", op.name, "its decomposition"):
-            results = op.decompose(*operands)
-    return builder.finish(results if isinstance(results, tuple) else (results,))
+        return builder.finish(as_results(function(*operands)))
+
+
+def probe(op: Op, types: Iterable[TensorType | None]) -> Node:
+    """Return a node of `op` on operands of `types`, in a separate graph; for queries about an op before it is in a program."""
+    builder = Builder("probe")
+    operands = [None if t is None else builder.input(f"x{i}", t) for i, t in enumerate(types)]
+    return builder.emit(op, operands)[0].node
 
 
 def as_results(results: Any) -> tuple[Any, ...]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import AxisNameError, Fact, RlxError, ShapeError, WrongInputCountError
-from rlx_core.ir.graph import Builder, Constant, Graph, Value, as_results, building
+from rlx_core.ir.graph import Constant, Graph, Node, Value
 from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.mesh import nodes_over
 from rlx_core.ir.op import Op, Zero
-from rlx_core.ir.rewrite import copy_node, guards_over
+from rlx_core.ir.rewrite import guards_over, needed_nodes, subgraph
 from rlx_core.ir.rules import Replicated, nested
 from rlx_core.ir.types import TensorType, listed
 from rlx_core.ops.call import expect_operands
@@ -28,7 +28,6 @@ __all__ = [
     "expect_inputs",
     "expect_same_types",
     "is_zero",
-    "made",
     "names",
     "part",
     "reached",
@@ -93,39 +92,20 @@ def expect_same_types(what: str, expected: Sequence[TensorType], actual: Sequenc
             raise ShapeError(f"{what} {number} is {b}, and must be {a}")
 
 
-def made(name: str, types: Sequence[TensorType], function: Callable[..., Any]) -> Graph:
-    """Return the graph of a function of values of these types."""
-    builder = Builder(name)
-    with building(builder):
-        results = as_results(function(*(builder.input(f"x{i}", t) for i, t in enumerate(types))))
-    return builder.finish(results)
-
-
 def part(body: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
     """Return the body with some of its inputs and outputs, and only the nodes and guards that these outputs need."""
     selected = [body.outputs[i] for i in outputs]
-    needed = {v.node for v in selected} | {body.inputs[i].node for i in inputs}
-    for node in reversed(body.nodes):
-        if node in needed or not node.op.is_pure:
-            needed.add(node)
-            needed.update(v.node for v in node.present())
-    builder = Builder(body.name)
-    builder.add_guards(guards_over(needed, body.guards))
-    values: dict[Value, Value] = {}
-    for node in body.nodes:
-        if node in needed:
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
-    return builder.finish(values[v] for v in selected)
+    needed = needed_nodes(body.nodes, [*selected, *(body.inputs[i] for i in inputs)], _has_effects)
+    return subgraph(body, selected, needed, guards=guards_over(needed, body.guards))
+
+
+def _has_effects(node: Node) -> bool:
+    return not node.op.is_pure
 
 
 def read_inputs(body: Graph, outputs: Iterable[int]) -> set[int]:
     """Return the positions of the inputs that some outputs, or effects, need."""
-    needed = {body.outputs[i].node for i in outputs}
-    for node in reversed(body.nodes):
-        if node in needed or not node.op.is_pure:
-            needed.add(node)
-            needed.update(v.node for v in node.present())
+    needed = needed_nodes(body.nodes, [body.outputs[i] for i in outputs], _has_effects)
     return {i for i, v in enumerate(body.inputs) if v.node in needed}
 
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from rlx_core.errors import ShapeError
-from rlx_core.ir.graph import Value, as_results
-from rlx_core.ops.control.bodies import made
+from rlx_core.ir.graph import Value, as_results, graph_of
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.movement import Narrow, concat
 from rlx_core.ops.structural import reshape
@@ -55,5 +54,5 @@ def _segments(op: Scan, count: int, length: int, operands: Sequence[Value]) -> t
     inner = evolve(op, length=length)
     first = op.carries + op.consts
     types = [v.type if i < first else v.type.with_shape(v.shape[1:]) for i, v in enumerate(operands)]
-    body = made(f"{op.body.name}_segment", types, lambda *x: as_results(inner(*x)))
+    body = graph_of(f"{op.body.name}_segment", types, lambda *x: as_results(inner(*x)))
     return as_results(evolve(op, body=body, length=count)(*operands))

@@ -13,7 +13,7 @@ from attrs import field
 from rlx_core.errors import ConfigError, DtypeError, MissingRuleError, ShapeError, WrongInputCountError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import bool_
-from rlx_core.ir.graph import Graph, Value, as_results
+from rlx_core.ir.graph import Graph, Value, as_results, graph_of
 from rlx_core.ir.op import ZERO, Op, Rule, Zero, define_op
 from rlx_core.ir.rules import Replicated, nested
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape
@@ -31,7 +31,6 @@ from rlx_core.ops.control.bodies import (
     expect_inputs,
     expect_same_types,
     is_zero,
-    made,
     names,
     reached,
     with_axis_where,
@@ -129,9 +128,9 @@ class While(Op):
     def bounded(self) -> Scan:
         """Return the Scan of `max_steps` steps, each of which is executed only while the condition is true."""
         types = tuple(self.body.input_types.values())
-        identity = made("as_it_is", types, lambda *x: x[: self.carries])
+        identity = graph_of("as_it_is", types, lambda *x: x[: self.carries])
         choice = If(self.body, identity)
-        step = made(self.body.name, types, lambda *x: choice(results_of(self.cond, x)[0], *x))
+        step = graph_of(self.body.name, types, lambda *x: choice(results_of(self.cond, x)[0], *x))
         assert self.max_steps is not None, "only a loop with a bound is a Scan"
         return Scan(step, self.carries, len(types) - self.carries, self.max_steps)
 
@@ -147,7 +146,7 @@ class While(Op):
         live = [i for i, c in enumerate(as_results(g)) if not is_zero(c)]
         if not live:
             return tuple(ZERO for _ in x)
-        restricted = made(
+        restricted = graph_of(
             self.body.name, [v.type for v in x], lambda *v: [as_results(self.bounded()(*v))[i] for i in live]
         )
         pull = nested().vjp_of(restricted, [names(restricted)[i] for i in active])
@@ -182,8 +181,8 @@ class While(Op):
         tangents = [zeros(v.type) if isinstance(c, Zero) else c for v, c in zip(x, t, strict=True)]
         everything = (*x[:count], *(tangents[i] for i in moving), *x[count:], *(tangents[i] for i in fixed))
         types = [v.type for v in everything]
-        cond = made(self.cond.name, types, lambda *v: results_of(goes, operands(v)[0]))
-        both = While(cond, made(f"{body.name}_along", types, along), first, self.max_steps)
+        cond = graph_of(self.cond.name, types, lambda *v: results_of(goes, operands(v)[0]))
+        both = While(cond, graph_of(f"{body.name}_along", types, along), first, self.max_steps)
         results = dict(zip(moving, as_results(both(*everything))[count:], strict=True))
         return tuple(results.get(i, ZERO) for i in range(count))
 
@@ -217,8 +216,8 @@ class While(Op):
         begin = [_repeated(v, size, not b) for v, b in zip(x[:count], is_batched[:count], strict=True)]
         everything = (results_of(cond, (*begin, *x[count:]))[0], *begin, *x[count:])
         types = [v.type for v in everything]
-        goes_on = made(self.cond.name, types, lambda goes, *_: any_axes(goes, axes=(0,)))
-        loop = While(goes_on, made(f"{self.body.name}_masked", types, step), count + 1, self.max_steps)
+        goes_on = graph_of(self.cond.name, types, lambda goes, *_: any_axes(goes, axes=(0,)))
+        loop = While(goes_on, graph_of(f"{self.body.name}_masked", types, step), count + 1, self.max_steps)
         return as_results(loop(*everything))[1:]
 
     @classmethod

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from rlx_core.ir.graph import Graph, Value, as_results
+from rlx_core.ir.graph import Graph, Value, as_results, graph_of
 from rlx_core.ir.op import ZERO, Zero
 from rlx_core.ir.rules import nested
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.call import results_of, zeros
-from rlx_core.ops.control.bodies import carry_flags, differentiable, is_zero, made, names, part, reached
+from rlx_core.ops.control.bodies import carry_flags, differentiable, is_zero, names, part, reached
 from rlx_core.ops.control.scan_products import products_of, summed
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[
         return results_of(step, (*c, *k, *now, *dc, *dy))
 
     begin = [zeros(x[i].type) if isinstance(g[i], Zero) else g[i] for i in of_carries]
-    back = made(f"{body.name}_back", _types_inside(begin, consts, stacked), once)
+    back = graph_of(f"{body.name}_back", _types_inside(begin, consts, stacked), once)
     results = dict(
         zip((*of_carries, *of_consts, *of_xs), _run_back(op, back, begin, len(of_consts), consts, stacked), strict=True)
     )
@@ -156,7 +156,7 @@ def _scan(
     """Return a Scan with the same number of steps as `op` and another body."""
     made_op = evolve(
         op,
-        body=made(name, _types_inside(carries, consts, xs), step),
+        body=graph_of(name, _types_inside(carries, consts, xs), step),
         carries=len(carries),
         consts=len(consts),
         reverse=reverse,

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from attrs.validators import ge
 
-from rlx_core.ir.graph import Builder, Graph, Node, Value
+from rlx_core.ir.graph import Graph, Node, Value, probe
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.passes.engine.apply_rules import ROUNDS, apply_rules
@@ -62,12 +62,6 @@ class Judge:
         if key not in self.known:
             self.known[key] = op, refusal_of(self.context, probe(*key))
         return self.known[key]
-
-
-def probe(op: Op, types: Sequence[TensorType]) -> Node:
-    """Return a node of `op` on inputs of such types, in a separate graph."""
-    builder = Builder("probe")
-    return builder.emit(op, [builder.input(f"x{i}", t) for i, t in enumerate(types)])[0].node
 
 
 @frozen(eq=False)

@@ -6,7 +6,7 @@ Nodes are removed as a whole. Single results, and unused operands, are removed o
 from __future__ import annotations
 
 from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value
-from rlx_core.ir.rewrite import copy_node, guards_over
+from rlx_core.ir.rewrite import copy_nodes, guards_over, needed_nodes
 from rlx_core.passes.engine.base import Result
 from rlx_core.passes.engine.pruning import Pruned, prune
 
@@ -39,8 +39,7 @@ def _sweep_once(graph: Graph) -> tuple[Result, bool]:
             results = builder.emit(op, [values[v] for v in read], name=node.name, origin=node.origin)
             values.update((node.results[place], result) for place, result in zip(places, results, strict=True))
         elif node in needed:
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+            copy_nodes(builder, (node,), values)
     counts = {"removed": len(graph.nodes) - len(needed), "pruned": len(pruned)}
     swept = builder.finish(values[v] for v in graph.outputs)
     return Result(swept, values, {k: n for k, n in counts.items() if n}), bool(pruned)
@@ -62,9 +61,6 @@ def prunable(graph: Graph, needed: set[Node]) -> dict[Node, Pruned]:
 
 def live_nodes(graph: Graph) -> set[Node]:
     """The nodes that outputs, effects and the signature need."""
-    needed = {v.node for v in graph.outputs}
-    for node in reversed(graph.nodes):
-        if node in needed or isinstance(node.op, GraphArgument) or not node.op.is_pure:
-            needed.add(node)
-            needed.update(v.node for v in node.present())
-    return needed
+    return needed_nodes(
+        graph.nodes, graph.outputs, lambda node: isinstance(node.op, GraphArgument) or not node.op.is_pure
+    )

@@ -1,7 +1,7 @@
 """Reading configuration: files, variables and tables of the program, merged by precedence.
 
 Precedence: arguments of the program, then the environment, then the file, then the defaults. Making records of the result,
-and reporting its faults, is `config_structure.py`.
+and reporting its faults, is `structure.py`.
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ def read_layers(
     known = {o.name: o for o in options}
     configuration = Configuration()
     if combined:
-        # Imported where there is something to check: most programs say nothing, and cattrs takes ten milliseconds.
+        # Imported where there is something to check: most programs say nothing.
         from rlx_core.pipeline.config.structure import configuration_of
 
         configuration = configuration_of(combined, known, origins)

@@ -1,22 +1,22 @@
 """Configuration: the settings of a compilation, as immutable records with the defaults in plain sight.
 
 These records are the whole vocabulary. Reading them from files, the environment and code, and reporting the faults of a
-value, is `config_reading.py`; resolving the named passes and plugins for a target is `plan.py`.
+value, is `reading.py` and `structure.py`; resolving the named passes and plugins for a target is `plan.py`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import attrs
 from attrs import Factory, field
 from attrs.validators import ge, in_
 
 from rlx_core.errors import ConfigError
+from rlx_core.plugins.policy import PluginPolicy
 from rlx_core.system.budget import Budget
 from rlx_core.system.records import frozen
 
@@ -35,8 +35,6 @@ __all__ = [
 ]
 
 STAGES = ("forward", "hir", "mir", "lir")
-
-T = TypeVar("T", bound=attrs.AttrsInstance)
 
 Entry = str | Mapping[str, Mapping[str, Any]]
 """One line of a pipeline: a name, or one name with a table of options."""
@@ -75,27 +73,6 @@ def freeze(value: Any) -> Any:
     return value
 
 
-_PLAIN: Mapping[Any, Callable[[Any], bool]] = {
-    "bool": lambda value: isinstance(value, bool),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "str": lambda value: isinstance(value, str),
-    "tuple[Entry, ...]": lambda value: (
-        isinstance(value, list | tuple) and all(isinstance(v, str | Mapping) for v in value)
-    ),
-}
-
-
-def plainly(table: Mapping[str, Any], cls: type[T]) -> T | None:
-    """Return the record of a table of plain values, or `None` if a value is not plain or invalid: then `config_structure`, which
-    is slow to import, converts it or reports the error."""
-    values = {key.replace("-", "_"): value for key, value in table.items()}
-    kinds = {a.name: _PLAIN.get(a.type) for a in attrs.fields(cls)}
-    if all((is_one := kinds.get(name)) is not None and is_one(value) for name, value in values.items()):
-        with suppress(TypeError, ValueError):
-            return cls(**values)
-    return None
-
-
 def is_path(record: object, attribute: Any, value: str | None) -> None:
     """A validator: the value is a valid path."""
     try:
@@ -128,6 +105,11 @@ class PluginConfig(Plain):
     allow: tuple[str, ...] = ()
     override: Mapping[str, str] = field(default=EMPTY, converter=freeze)
     files: tuple[str, ...] = ()
+
+    def policy(self, source: str) -> PluginPolicy:
+        """The selection as plugin hosts take it; reports name `source` for each of its words."""
+        enable = (*self.enable, *self.files)
+        return PluginPolicy.of(block=self.block, allow=self.allow, enable=enable, override=self.override, source=source)
 
 
 @frozen
@@ -285,12 +267,14 @@ class Configuration(Plain):
 
     def origin_of(self, key: str) -> str:
         """Return the source of a key, or of the nearest table around it; "the default" if it was not set."""
-        parts = key.split(".")
-        for end in range(len(parts), 0, -1):
-            origin = self.origins.get(".".join(parts[:end]))
-            if origin is not None:
-                return origin
-        return "the default"
+        return source_of(key, self.origins) or "the default"
+
+
+def source_of(key: str, origins: Mapping[str, str]) -> str | None:
+    """Return the source of a key, or of the nearest table around it, among key paths with their sources."""
+    while key and key not in origins:
+        key = key.rpartition(".")[0]
+    return origins.get(key)
 
 
 def split_entry(entry: Entry, where: str) -> tuple[str, Mapping[str, Any]]:

@@ -1,24 +1,17 @@
-"""Strict conversion of configuration tables to records; every fault names its key and its source."""
+"""Strict conversion of configuration tables to records by their annotations; every fault names its key and its source."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
-import cattrs
-from cattrs.errors import (
-    AttributeValidationNote,
-    ClassValidationError,
-    ForbiddenExtraKeysError,
-    IterableValidationError,
-    IterableValidationNote,
-)
 
 from rlx_core.errors import ConfigError, Fact, nearest
-from rlx_core.pipeline.config.records import Configuration, Entry, freeze
+from rlx_core.ir.annotations import MISFIT, annotations_of, fitting, misfit
+from rlx_core.pipeline.config.records import Configuration, Entry, freeze, source_of
 from rlx_core.system.records import frozen
 
 __all__ = ["configuration_of", "structure"]
@@ -40,13 +33,6 @@ class ConfigFault:
     hint: str | None = None
 
 
-class WrongType(TypeError):
-    """A value of another type than the record wants; carries both for the message."""
-
-    def __init__(self, actual: object, expected: str) -> None:
-        super().__init__(f"found {shown(actual)}, wanted {expected}")
-
-
 def shown(value: object) -> str:
     names = {bool: "boolean", int: "integer", float: "float", str: "string", list: "list", dict: "table"}
     return f"{value!r} ({names.get(type(value), type(value).__name__)})"
@@ -62,11 +48,10 @@ def configuration_of(table: Mapping[str, Any], options: Mapping[str, Any], origi
     Raises:
         ConfigError: Every fault in it.
     """
-    try:
-        configuration = converter().structure(table, Configuration)
-    except (ClassValidationError, IterableValidationError) as error:
-        wrong = [with_option(fault, table, options) for fault in islice(faults(error), MAX_FAULTS + 1)]
-        raise faults_error(wrong, origins) from None
+    faults: list[ConfigFault] = []
+    configuration: Configuration = record_of(table, Configuration, "", faults)
+    if faults:
+        raise faults_error([with_option(fault, table, options) for fault in faults[: MAX_FAULTS + 1]], origins)
     wrong = list(islice(option_faults(configuration.options, options), MAX_FAULTS + 1))
     if wrong:
         raise faults_error(wrong, origins)
@@ -106,82 +91,84 @@ def with_option(fault: ConfigFault, table: Mapping[str, Any], known: Mapping[str
 # ---------------------------------------------------------------------------------------- structure
 
 
-@cache
-def converter() -> cattrs.Converter:
-    """Strict: no value is coerced, no key is ignored."""
-    result = cattrs.Converter(forbid_extra_keys=True)
-    for kind, description in ((bool, "true or false"), (str, "a string"), (int, "an integer"), (float, "a number")):
-        result.register_structure_hook(kind, strictly(kind, description))
-    result.register_structure_hook_func(is_literal, one_of)
-    result.register_structure_hook_func(lambda t: t == tuple[str, ...], list_of_strings)
-    result.register_structure_hook_func(lambda t: t == tuple[Entry, ...], list_of_entries)
-    result.register_structure_hook_func(lambda t: t == Mapping[str, Any], table_of_anything)
-    result.register_structure_hook_func(lambda t: t == Mapping[str, Mapping[str, Any]], table_of_tables)
-    result.register_structure_hook_factory(attrs.has, lambda cls, c: record_of(cls, c))
-    return result
+def _are(kind: Any) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and all(isinstance(each, kind) for each in value)
 
 
-def strictly(kind: type, expected: str) -> Any:
-    def structure(value: object, _: object) -> object:
-        if isinstance(value, bool) and kind is not bool:
-            raise WrongType(value, expected)
-        if kind is float and isinstance(value, int):
-            return float(value)
-        if not isinstance(value, kind):
-            raise WrongType(value, expected)
-        return value
+_KINDS: Final[Mapping[Any, tuple[Callable[[Any], bool], str]]] = {
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    str: (lambda value: isinstance(value, str), "a string"),
+    int: (lambda value: isinstance(value, int) and not isinstance(value, bool), "an integer"),
+    float: (lambda value: isinstance(value, int | float) and not isinstance(value, bool), "a number"),
+    tuple[str, ...]: (_are(str), "a list of strings"),
+    tuple[Entry, ...]: (_are(str | Mapping), "a list of names and { name = { options } }"),
+    Mapping[str, Any]: (lambda value: isinstance(value, Mapping), "a table"),
+    Mapping[str, Mapping[str, Any]]: (
+        lambda value: isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values()),
+        "a table of tables",
+    ),
+}
+"""Annotation → the check of a value, and the description of valid ones. No value is coerced, but an integer is a number."""
 
-    return structure
+
+def value_of(value: Any, kind: Any, key: str, faults: list[ConfigFault]) -> Any:
+    """Return a value as its record takes it; what is wrong with it is added to `faults`."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if len(faults) > MAX_FAULTS or (value is None and NoneType in arguments):
+        return None
+    if attrs.has(kind):
+        return record_of(value, kind, key, faults)
+    if origin in (Union, UnionType) and len(arguments) == 2 and NoneType in arguments:
+        return value_of(value, next(each for each in arguments if each is not NoneType), key, faults)
+    if origin is Literal:
+        is_valid, expected = value in arguments, " or ".join(map(str, arguments))
+    elif kind in _KINDS:
+        is_valid, expected = _KINDS[kind][0](value), _KINDS[kind][1]
+    elif origin is Mapping:
+        is_valid, expected = isinstance(value, Mapping), "a table"
+        if is_valid:
+            return {name: value_of(each, arguments[1], joined(key, str(name)), faults) for name, each in value.items()}
+    else:
+        result = fitting(kind)(value)
+        if result is MISFIT:
+            faults.append(ConfigFault(key, misfit(key, value, kind)))
+        return result
+    if not is_valid:
+        faults.append(ConfigFault(key, f"found {shown(value)}, wanted {expected}"))
+        return None
+    try:
+        return float(value) if kind is float else freeze(value)
+    except OverflowError as error:
+        faults.append(ConfigFault(key, str(error)))
+        return None
 
 
-def record_of(cls: type, within: cattrs.Converter) -> Any:
-    """Structure a record from a table whose keys may be written with hyphens."""
-    omitted: dict[str, Any] = {
-        name: cattrs.gen.override(omit=True) for name in INTERNAL & {a.name for a in attrs.fields(cls)}
+def record_of(table: Any, cls: type[Any], path: str, faults: list[ConfigFault]) -> Any:
+    """Return the record of a table whose keys may be written with hyphens; what is wrong with it is added to `faults`."""
+    if not isinstance(table, Mapping):
+        faults.append(ConfigFault(path, f"found {shown(table)}, wanted a table"))
+        return None
+    before = len(faults)
+    entries = {str(key).replace("-", "_"): value for key, value in table.items()}
+    kinds = {a.name: annotations_of(cls)[a.name] for a in attrs.fields(cls) if a.init and a.name not in INTERNAL}
+    values = {
+        name: value_of(entries[name], kind, joined(path, name.replace("_", "-")), faults)
+        for name, kind in kinds.items()
+        if name in entries
     }
-    plain: Any = cattrs.gen.make_dict_structure_fn(cls, within, _cattrs_forbid_extra_keys=True, **omitted)
-
-    def structure(table: object, _: object) -> object:
-        if not isinstance(table, Mapping):
-            raise WrongType(table, "a table")
-        return plain({str(k).replace("-", "_"): v for k, v in table.items()}, cls)
-
-    return structure
-
-
-def is_literal(annotation: Any) -> bool:
-    return get_origin(annotation) is Literal
-
-
-def one_of(value: object, literal: Any) -> object:
-    choices = get_args(literal)
-    if value not in choices:
-        raise WrongType(value, " or ".join(choices))
-    return value
-
-
-def list_of_strings(value: object, _: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
-        raise WrongType(value, "a list of strings")
-    return tuple(value)
-
-
-def list_of_entries(value: object, _: object) -> tuple[Entry, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(v, str | Mapping) for v in value):
-        raise WrongType(value, "a list of names and { name = { options } }")
-    return freeze(value)
-
-
-def table_of_anything(value: object, _: object) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise WrongType(value, "a table")
-    return freeze(value)
-
-
-def table_of_tables(value: object, _: object) -> Mapping[str, Mapping[str, Any]]:
-    if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
-        raise WrongType(value, "a table of tables")
-    return freeze(value)
+    known = [name.replace("_", "-") for name in kinds]
+    for name in sorted(entries.keys() - kinds.keys())[: MAX_FAULTS + 1]:
+        key = name.replace("_", "-")
+        hint = nearest(key, known) or f"known: {', '.join(known)}"
+        faults.append(ConfigFault(joined(path, key), "unknown key", hint))
+    if len(faults) > before:
+        return None
+    try:
+        return cls(**values)
+    except Exception as error:  # noqa: BLE001 - validators of contributed passes may raise anything; it is a fault of the table
+        name, message = validator_message(str(error))
+        faults.append(ConfigFault(joined(path, name), message))
+        return None
 
 
 def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) -> T:
@@ -190,48 +177,16 @@ def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) ->
     Raises:
         ConfigError: Its message names `what` as the faulty object and `source` as its source.
     """
-    try:
-        return converter().structure(table, cls)
-    except (ClassValidationError, IterableValidationError) as error:
-        all_faults = list(faults(error))
-    first = all_faults[0]
-    facts = [Fact(f.key or "options", f.message, source) for f in all_faults]
-    raise ConfigError(
-        f"{what}: {first.key}: {first.message}", *facts, hint=first.hint if len(all_faults) == 1 else None
-    )
+    faults: list[ConfigFault] = []
+    record: T = record_of(table, cls, "", faults)
+    if not faults:
+        return record
+    first = faults[0]
+    facts = [Fact(f.key or "options", f.message, source) for f in faults]
+    raise ConfigError(f"{what}: {first.key}: {first.message}", *facts, hint=first.hint if len(faults) == 1 else None)
 
 
 # ------------------------------------------------------------------------------------------- faults
-
-
-def faults(error: BaseException, path: str = "") -> Iterator[ConfigFault]:
-    """The faults in an error of cattrs, each at its key path."""
-    if isinstance(error, ClassValidationError):
-        noted, others = error.group_exceptions()
-        for inner, note in noted:
-            yield from faults(inner, joined(path, key_of(note)))
-        for inner in others:
-            yield from faults(inner, path)
-    elif isinstance(error, IterableValidationError):
-        entries, others = error.group_exceptions()
-        for inner, place in entries:
-            yield from faults(inner, joined(path, key_of(place)))
-        for inner in others:
-            yield from faults(inner, path)
-    elif isinstance(error, ForbiddenExtraKeysError):
-        known = [a.name.replace("_", "-") for a in attrs.fields(error.cl) if a.name not in INTERNAL]
-        for name in sorted(error.extra_fields):
-            key = name.replace("_", "-")
-            yield ConfigFault(joined(path, key), "unknown key", nearest(key, known) or f"known: {', '.join(known)}")
-    else:
-        name, message = validator_message(str(error))
-        yield ConfigFault(joined(path, name), message)
-
-
-def key_of(note: AttributeValidationNote | IterableValidationNote) -> str:
-    if isinstance(note, AttributeValidationNote):
-        return note.name.replace("_", "-")
-    return str(note.index)
 
 
 def joined(path: str, key: str) -> str:
@@ -251,17 +206,8 @@ def faults_error(reported: list[ConfigFault], origins: Mapping[str, str]) -> Con
     first, is_all = reported[0], len(reported) <= MAX_FAULTS
     reported = reported[:MAX_FAULTS]
     sources = {path.replace("_", "-"): source for path, source in origins.items()}
-    facts = [Fact(f.key or "configuration", f.message, source_of(f.key, sources)) for f in reported]
+    facts = [Fact(f.key or "configuration", f.message, source_of(f.key.replace("_", "-"), sources)) for f in reported]
     more = "" if len(reported) == 1 else f" (and {'' if is_all else 'more than '}{len(reported) - 1} more)"
     hint = first.hint if len(reported) == 1 else None
     facts += [Fact(f.key, f.hint) for f in reported if f.hint and len(reported) > 1]
     return ConfigError(f"configuration: {first.key}: {first.message}{more}", *facts, hint=hint)
-
-
-def source_of(key: str, sources: Mapping[str, str]) -> str | None:
-    """Return the file, variable or program that set a key, or the nearest table around it."""
-    parts = key.replace("_", "-").split(".")
-    for end in range(len(parts), 0, -1):
-        if ".".join(parts[:end]) in sources:
-            return sources[".".join(parts[:end])]
-    return None

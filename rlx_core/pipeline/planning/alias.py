@@ -15,33 +15,19 @@ from typing import Final
 from attrs import field
 
 from rlx_core.ir.graph import Graph, Node, Value
-from rlx_core.ir.lir import Alias, is_made_of_parts, root_of
+from rlx_core.ir.lir import Alias, covers_root, is_made_of_parts, placement, root_of
 from rlx_core.ir.strides import Strides, dense_strides, extent, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.system.records import frozen
 
-__all__ = ["FindKernel", "Parts", "Views", "place_views", "placement", "with_parts"]
+__all__ = ["FindKernel", "Parts", "Views", "place_views", "with_parts"]
 
 FindKernel = Callable[[Node], Kernel | None]
 
 _LOOKAHEAD: Final = 8
 """Maximum length of a chain of strided views that is followed to its readers. Beyond it the answer is "copy", always valid, and
 the walk stays linear in the size of the graph."""
-
-
-def placement(value: Value, aliases: Mapping[Value, Alias]) -> Alias:
-    """Return the location of the elements of `value`: its alias, or all of its own storage."""
-    return aliases.get(value) or Alias(value, 0, dense_strides(value.type))
-
-
-def covers_root(value: Value, aliases: Mapping[Value, Alias]) -> bool:
-    """Return whether `value` is all of its root's bytes in row-major order, so that they may be donated, moved or taken over."""
-    place = aliases.get(value)
-    if place is None:
-        return True
-    same_bytes = value.type.nbytes == place.root.type.nbytes and place.byte_offset == 0
-    return same_bytes and is_dense(value.type, place.strides)
 
 
 @frozen

@@ -92,17 +92,22 @@ def live_ranges(lir: Lir, resident: frozenset[Value] = frozenset()) -> tuple[Liv
     return (*ranges, *workspaces)
 
 
-def lower_bound(ranges: Sequence[LiveRange]) -> int:
-    """The largest sum of bytes that are needed together: no arena is smaller."""
+def lower_bound(ranges: Sequence[LiveRange], alignment: int = 1) -> int:
+    """The largest sum of bytes that are needed together, each range rounded up to the alignment: no arena is smaller."""
     changes: dict[int, int] = {}
     for r in ranges:
-        changes[r.birth] = changes.get(r.birth, 0) + r.nbytes
-        changes[r.death + 1] = changes.get(r.death + 1, 0) - r.nbytes
+        nbytes = _aligned(r.nbytes, alignment)
+        changes[r.birth] = changes.get(r.birth, 0) + nbytes
+        changes[r.death + 1] = changes.get(r.death + 1, 0) - nbytes
     live = peak = 0
     for step in sorted(changes):
         live += changes[step]
         peak = max(peak, live)
     return peak
+
+
+def _aligned(nbytes: int, alignment: int) -> int:
+    return -(-nbytes // alignment) * alignment
 
 
 def plan_memory(
@@ -141,7 +146,7 @@ class _Packer:
         self.births = np.array([r.birth for r in ranges], np.int64)
         self.deaths = np.array([r.death for r in ranges], np.int64)
         # Sizes are rounded up once, so that every end is an aligned offset for the next one.
-        self.sizes = np.array([-(-r.nbytes // alignment) * alignment for r in ranges], np.int64)
+        self.sizes = np.array([_aligned(r.nbytes, alignment) for r in ranges], np.int64)
 
     def place(self, order: Sequence[int]) -> np.ndarray:
         """An offset for each range, when they are placed in `order`."""
@@ -181,14 +186,6 @@ class _Packer:
 
     def height(self, offsets: np.ndarray) -> int:
         return int((offsets + self.sizes).max(initial=0))
-
-    def bound(self) -> int:
-        """The lower bound with sizes rounded up: the best height that this packer can reach."""
-        span = int(self.deaths.max(initial=0)) + 2
-        live = np.zeros(span, np.int64)
-        np.add.at(live, self.births, self.sizes)
-        np.add.at(live, self.deaths + 1, -self.sizes)
-        return int(np.cumsum(live).max(initial=0))
 
 
 def _first_gap(lows: np.ndarray, highs: np.ndarray, size: int) -> int:
@@ -231,7 +228,7 @@ def _best(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
     if len(ranges) < 2:
         return [0] * len(ranges)
     packer = _Packer(ranges, alignment)
-    bound = packer.bound()
+    bound = lower_bound(ranges, alignment)
     best_order: list[int] = []
     best = np.zeros(0, np.int64)
     height = -1
@@ -257,7 +254,7 @@ def _best(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
 
 def _none(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
     """One after another: no two ranges share bytes, whenever they are needed."""
-    sizes = (-(-r.nbytes // alignment) * alignment for r in ranges)
+    sizes = (_aligned(r.nbytes, alignment) for r in ranges)
     return list(accumulate(sizes, initial=0))[:-1]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Constant, Param, Value
-from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.planning.alias import placement
+from rlx_core.ir.lir import Lir, Step, placement
 from rlx_core.system.records import evolve
 
 __all__ = ["Places", "layout_of", "place_of"]

@@ -7,28 +7,17 @@ strided views, because moving them would keep a second copy of the weights witho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
-from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rewrite import copy_nodes, needed_nodes, subgraph
 from rlx_core.ir.strides import Strides, dense_strides
-from rlx_core.ir.types import TensorType
 from rlx_core.passes.engine.bound_values import bound_nodes
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.system.records import frozen
 
-__all__ = ["Moved", "Prepared", "computed_graph", "split_prepare"]
-
-
-@frozen
-class Moved:
-    """A value that is computed when parameters are bound."""
-
-    name: str
-    op: str
-    type: TensorType
-    nbytes: int
+__all__ = ["Prepared", "computed_graph", "split_prepare"]
 
 
 @frozen(eq=False)
@@ -38,19 +27,10 @@ class Prepared:
     Attributes:
         graph: The graph that runs every time.
         prepare: Its outputs are the params of `graph`, in order; its params are the user's. `None` if nothing was moved.
-        values: Old value → value of `graph`, for the values that it still has.
-        moved: The moved nodes, with the bytes of each result.
     """
 
     graph: Graph
     prepare: Graph | None
-    values: Mapping[Value, Value]
-    moved: tuple[Moved, ...] = ()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of prepared values in addition to the parameters themselves."""
-        return sum(m.nbytes for m in self.moved)
 
 
 _LOOKAHEAD: Final = 8
@@ -68,7 +48,7 @@ def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) ->
     bound = bound_nodes(graph, frozenset(pinned))
     stay, hoisted = partition(graph, bound, target)
     if not hoisted:
-        return Prepared(graph, None, {v: v for n in graph.nodes for v in n.results})
+        return Prepared(graph, None)
     names = prepared_names(graph, hoisted)
     main = Builder(graph.name)
     main.add_guards(graph.guards)
@@ -76,16 +56,14 @@ def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) ->
     feeds: list[Value] = []
     for node in graph.nodes:
         if node in stay:
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(main, node, operands), strict=True))
+            copy_nodes(main, (node,), values)
             feeds += node.results if isinstance(node.op, Param) else ()
         for value in node.results:
             if value in names:
                 values[value] = main.param(names[value], value.type, origin=node.origin)
                 feeds.append(value)
-    moved = tuple(Moved(names[v], v.node.op.name, v.type, v.type.static_nbytes) for v in feeds if v in names)
     finished = main.finish(values[v] for v in graph.outputs)
-    return Prepared(finished, prepare_graph(graph, feeds), values, moved)
+    return Prepared(finished, prepare_graph(graph, feeds))
 
 
 def partition(graph: Graph, bound: set[Node], target: Target) -> tuple[set[Node], set[Value]]:
@@ -143,25 +121,11 @@ def prepared_names(graph: Graph, hoisted: set[Value]) -> dict[Value, str]:
 
 def prepare_graph(graph: Graph, feeds: list[Value]) -> Graph:
     """The graph from all of the user's params to `feeds`."""
-    params = {node for node in graph.nodes if isinstance(node.op, Param)}
-    return _part(graph, feeds, f"{graph.name}.prepare", params)
+    needed = needed_nodes(graph.nodes, feeds, lambda node: isinstance(node.op, Param))
+    return subgraph(graph, feeds, needed, name=f"{graph.name}.prepare")
 
 
 def computed_graph(prepare: Graph) -> Graph:
     """Return the computing part of a prepare graph: its outputs that are not params, from the params that they need."""
-    return _part(prepare, [v for v in prepare.outputs if not isinstance(v.node.op, Param)], prepare.name, set())
-
-
-def _part(graph: Graph, feeds: list[Value], name: str, retained: set[Node]) -> Graph:
-    """Return the graph that computes `feeds`, with the nodes in `retained` in addition."""
-    needed = {v.node for v in feeds} | retained
-    for node in reversed(graph.nodes):
-        if node in needed:
-            needed.update(v.node for v in node.present())
-    builder = Builder(name)
-    values: dict[Value, Value] = {}
-    for node in graph.nodes:
-        if node in needed:
-            operands = [None if v is None else values[v] for v in node.operands]
-            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
-    return builder.finish(values[v] for v in feeds)
+    computed = [v for v in prepare.outputs if not isinstance(v.node.op, Param)]
+    return subgraph(prepare, computed, needed_nodes(prepare.nodes, computed))

@@ -13,6 +13,7 @@ from typing import Literal
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.rewrite import needed_nodes
 from rlx_core.system.records import frozen
 
 __all__ = ["Flow", "Order", "schedule"]
@@ -49,7 +50,7 @@ class Flow:
     @classmethod
     def of(cls, graph: Graph) -> Flow:
         """The flow of a graph."""
-        needed = _needed(graph)
+        needed = needed_nodes(graph.nodes, graph.outputs, lambda node: not node.op.is_pure)
         nodes = tuple(n for n in graph.nodes if n in needed and not n.is_leaf)
         values = [v for node in graph.nodes for v in node.results]
         number = {value: i for i, value in enumerate(values)}
@@ -128,15 +129,6 @@ def _relieving(graph: Graph, flow: Flow) -> tuple[int, ...]:
         while (relief := next(filter(relieves, ready), None)) is not None:
             run(relief)
     return tuple(done)
-
-
-def _needed(graph: Graph) -> frozenset[Node]:
-    needed = {v.node for v in graph.outputs}
-    for node in reversed(graph.nodes):
-        if node in needed or not node.op.is_pure:
-            needed.add(node)
-            needed.update(v.node for v in node.present())
-    return frozenset(needed)
 
 
 def _memory_aware(graph: Graph, nodes: tuple[Node, ...]) -> tuple[Node, ...]:

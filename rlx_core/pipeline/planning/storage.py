@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from attrs import Factory, field
 
 from rlx_core.ir.graph import Graph, Node, Value
-from rlx_core.ir.lir import Alias, OutputDelivery, root_of
+from rlx_core.ir.lir import Alias, OutputDelivery, covers_root, placement, root_of
 from rlx_core.ir.strides import dense_strides
-from rlx_core.pipeline.planning.alias import covers_root, placement
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.system.records import define
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlx_core.ir.graph import Value
-from rlx_core.ir.lir import Lir, Step
+from rlx_core.ir.lir import Lir, Step, placement
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.verify import RuleViolation, fault_at
-from rlx_core.ir.verify_memory import place_of
 from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, KernelTable
 
 __all__ = ["step_faults"]
@@ -46,11 +45,11 @@ def _asked_too_much(lir: Lir, step: Step, kernel: Kernel) -> Iterator[str]:
     if available < required:
         yield f"needs {required} bytes of workspace, and has {available}"
     if lir.is_planned and not kernel.accepts_strides:
-        strided = [v for v in node.present() if not is_dense(v.type, place_of(lir, v).strides)]
+        strided = [v for v in node.present() if not is_dense(v.type, placement(v, lir.aliases).strides)]
         if strided:
             yield f"reads densely, and {strided[0]!r} is strided"
     if lir.is_planned and not kernel.writes_strides:
-        strided = [v for v in node.results if not is_dense(v.type, place_of(lir, v).strides)]
+        strided = [v for v in node.results if not is_dense(v.type, placement(v, lir.aliases).strides)]
         if strided:
             yield f"writes densely, and {strided[0]!r} is strided"
     if lir.is_planned and not kernel.completes_parts and lir.parts_in(node):

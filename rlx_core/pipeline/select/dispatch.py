@@ -18,11 +18,11 @@ from attrs import asdict, field
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.errors.contained import contained
-from rlx_core.ir.graph import Builder, Node
+from rlx_core.ir.graph import Node, probe
 from rlx_core.ir.op import Op
 from rlx_core.ir.strides import dense_strides, is_dense
 from rlx_core.ir.types import TensorType
-from rlx_core.passes.engine.splice import Draft, draft
+from rlx_core.passes.engine.splice import draft
 from rlx_core.pipeline.config.records import DispatchConfig
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, KernelRefusal, matches
@@ -162,54 +162,45 @@ class Dispatcher:
 
     def runs_loop_form(self, node: Node) -> bool:
         """Return whether a primitive has a form in element-wise ops and reductions of which the target runs everything."""
-        if node.op.loop_form is None:
-            return False
-        key = ("loop form", node.op, node.operand_types)
-        if key not in self._known:
-            self._known[key] = self.runs_all_of(node.op.loop_form, node, self.config.rounds)
-        return self._known[key]
-
-    def runs_all_of(self, form: Callable[..., Any], node: Node, rounds: int) -> bool:
-        """Return whether the target runs every op that a form of a node consists of, or all that it decomposes to."""
-        if not rounds:
-            return False
-        draft = self.drafted(form, node)
-        return draft is not None and all(n.is_leaf or self.runs(n, rounds - 1) for n in draft.needed())
-
-    def runs(self, node: Node, rounds: int) -> bool:
-        if self.target.kernels.choose(node).kernel is not None or is_view(node):
-            return True
-        return node.op.decompose is not None and self.runs_all_of(node.op.decompose, node, rounds)
-
-    def drafted(self, form: Callable[..., Any], node: Node) -> Draft | None:
-        """Return the draft of a node's form in a separate graph."""
-        with contained("ops", node.op.name, "its decomposition"):
-            return draft(partial(form, *node.operands), node.op.name)
+        return node.op.loop_form is not None and self._runs_form("loop_form", node, on_best=False)
 
     def runs_better_decomposed(self, node: Node, kernel: Kernel) -> bool:
         """Return whether `kernel` has negative priority on a lower tier, and the best tier runs the whole decomposition.
 
         One op of it on a lower tier is enough to keep the kernel: two steps there, and the transfer between, are no gain.
         """
-        if not kernel.stands_back or node.op.decompose is None or self.is_best(kernel):
-            return False
-        key = (node.op, node.operand_types)
+        return kernel.stands_back and not self.is_best(kernel) and self._runs_form("decompose", node, on_best=True)
+
+    def _runs_form(self, form: str, node: Node, *, on_best: bool) -> bool:
+        """Look up the answer of `runs_all_of` for a form of a node by its name; nodes of equal ops and types share it."""
+        key = (form, node.op, node.operand_types)
         if key not in self._known:
-            self._known[key] = self.decomposes_to_best(node, self.config.rounds)
+            self._known[key] = self.runs_all_of(getattr(node.op, form), node, self.config.rounds, on_best=on_best)
         return self._known[key]
 
-    def decomposes_to_best(self, node: Node, rounds: int) -> bool:
-        """Return whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
-        if node.op.decompose is None or not rounds:
+    def runs_all_of(self, form: Callable[..., Any] | None, node: Node, rounds: int, *, on_best: bool) -> bool:
+        """Return whether the target runs every op that a form of a node consists of, as `runs` has it; false without a form."""
+        if form is None or not rounds:
             return False
-        draft = self.drafted(node.op.decompose, node)
-        return draft is not None and all(n.is_leaf or self.runs_best(n, rounds - 1) for n in draft.needed())
+        with contained("ops", node.op.name, "its decomposition"):
+            drafted = draft(partial(form, *node.operands), node.op.name)
+        return drafted is not None and all(
+            n.is_leaf or self.runs(n, rounds - 1, on_best=on_best) for n in drafted.needed()
+        )
 
-    def runs_best(self, node: Node, rounds: int) -> bool:
+    def runs(self, node: Node, rounds: int, *, on_best: bool) -> bool:
+        """Return whether a node is a view or has a kernel, or runs as all that it decomposes to within some rounds.
+
+        Args:
+            on_best: Whether the kernels must be of the best tier.
+        """
         kernel = self.target.kernels.choose(node).kernel
-        if kernel is None:
-            return is_view(node) or self.decomposes_to_best(node, rounds)
-        return self.is_best(kernel) or (kernel.stands_back and self.decomposes_to_best(node, rounds))
+        if kernel is not None and (self.is_best(kernel) or not on_best):
+            return True
+        if kernel is None and is_view(node):
+            return True
+        is_open = kernel is None or kernel.stands_back
+        return is_open and self.runs_all_of(node.op.decompose, node, rounds, on_best=on_best)
 
     def is_best(self, kernel: Kernel) -> bool:
         """Return whether it is no fallback."""
@@ -245,13 +236,6 @@ def is_view(node: Node) -> bool:
         return False
     places = (viewed,) if len(node.types) == 1 else viewed
     return all(is_dense(t, tuple(strides)) for t, (_, strides) in zip(node.types, places, strict=True))
-
-
-def probe(op: Op, types: Iterable[TensorType | None]) -> Node:
-    """Return a node of `op` on operands of `types`, in a separate graph; for queries about an op before it is in a program."""
-    builder = Builder("probe")
-    operands = [None if t is None else builder.input(f"x{i}", t) for i, t in enumerate(types)]
-    return builder.emit(op, operands)[0].node
 
 
 def supports(

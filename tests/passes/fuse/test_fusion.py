@@ -235,7 +235,7 @@ def test_joined_weights_are_joined_when_they_are_bound() -> None:
     weights = dict.fromkeys(("wq", "wk", "wv"), "f32[4, 5]")
     graph = program(lambda x, **w: tuple(mat_mul(x, v) for v in w.values()), params=weights, **X)
     prepared = split_prepare(run(FuseSharedInputMatMul(), graph).graph, Target("any", KernelTable("any")))
-    assert [m.op for m in prepared.moved] == ["rlx.concat"]
+    assert "concat" in ops(prepared.prepare)
     assert "concat" not in ops(prepared.graph)
 
 

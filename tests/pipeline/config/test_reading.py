@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlx_core.errors import ConfigError
-from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.config.reading import find_config, load_config, read_table, section_of
+from rlx_core.pipeline.config.records import Configuration
 
 FILE = """
 target = "cpu"
@@ -188,6 +188,10 @@ def test_unknown_settings_are_reported_with_the_nearest_name_and_do_not_fail():
         ("[dispatch]\nrounds = true\n", "dispatch.rounds", "True (boolean)"),
         ('[dispatch]\npolicy = "native"\n', "dispatch.policy", "prefer-native or force-common or force-native"),
         ('[plugins]\nblock = "acme"\n', "plugins.block", "wanted a list of strings"),
+        ("[plugins]\nblok = []\n", "plugins.blok", "unknown key"),
+        ("[plugins]\nallow = [1]\n", "plugins.allow", "wanted a list of strings"),
+        ('[plugins]\noverride = ["acme.op"]\n', "plugins.override", "wanted a table"),
+        ('[plugins.override]\n"acme.op" = 1\n', "plugins.override.acme.op", "wanted a string"),
         ("[memory]\nalignment = 48\n", "memory.alignment", "power of two"),
         ('memory = "much"\n', "memory", "wanted a table"),
         ("[pipeline.mine]\nmir = [1]\n", "pipeline.mine.mir", "list of names"),

@@ -10,11 +10,11 @@ import pytest
 from rlx_core.errors import ConfigError, NoKernelError, UnknownNameError
 from rlx_core.ir.graph import Builder, Graph
 from rlx_core.ir.interpret import interpret
+from rlx_core.ir.lir import placement
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ir.verify_lir import verify_lir
-from rlx_core.ir.verify_memory import place_of
 from rlx_core.ops.arithmetic import add, multiply, subtract
 from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.structural import reshape, transpose
@@ -72,7 +72,9 @@ def test_operands_may_be_computed_between_the_rows_of_others(fake_target, execut
         results = execute(lir, target, feeds)
         for found, expected in zip(results, interpret(graph, feeds), strict=True):
             np.testing.assert_array_equal(found, expected, strict=True, err_msg=f"seed {seed}")
-        strided += sum(not is_dense(v.type, place_of(lir, v).strides) for s in lir.steps for v in s.node.results)
+        strided += sum(
+            not is_dense(v.type, placement(v, lir.aliases).strides) for s in lir.steps for v in s.node.results
+        )
     assert strided > 50
 
 

@@ -71,8 +71,7 @@ def test_only_work_on_inputs_is_left(target_with):
     split = split_prepare(program(PROGRAMS["param work"]), target_with())
     assert ops(split.graph) == [ops(program(lambda x, w, v: matmul(x, w)))[0]]
     assert ops(split.prepare) == ["rlx.exp"]
-    assert [(m.name, m.op, m.nbytes) for m in split.moved] == [("prepared.0", "rlx.exp", 48)]
-    assert split.nbytes == 48
+    assert split.graph.param_types == {"prepared.0": spec("f64[2, 3]")}
 
 
 def test_the_users_params_stay_the_signature_of_the_prepare_graph(target_with):
@@ -84,7 +83,7 @@ def test_the_users_params_stay_the_signature_of_the_prepare_graph(target_with):
 def test_views_of_params_are_not_copied_where_the_target_has_views(target_with):
     graph = program(lambda x, w, v: matmul(x, transpose(transpose(w, (1, 0)), (1, 0))))
     assert split_prepare(graph, target_with()).prepare is None
-    assert split_prepare(graph, target_with(accepts_views=False)).nbytes == 48
+    assert ops(split_prepare(graph, target_with(accepts_views=False)).prepare) == ["rlx.transpose", "rlx.transpose"]
 
 
 def test_pinned_params_are_not_prepared(target_with):
@@ -100,9 +99,3 @@ def test_impure_work_runs_every_time(target_with, noise):
 def test_a_name_of_the_node_is_in_the_name_of_the_param(target_with):
     graph = program(lambda x, w, v: matmul(x, exp(w, name="scale")))
     assert list(split_prepare(graph, target_with()).graph.param_types) == ["prepared.scale"]
-
-
-def test_the_value_map_leads_to_the_new_params(target_with):
-    graph = program(lambda x, w, v: matmul(x, exp(w, name="scale")))
-    split = split_prepare(graph, target_with())
-    assert split.values[graph.find("scale")] is split.graph.find("prepared.scale")

@@ -11,9 +11,9 @@ import pytest
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core import nn
+from rlx_core.ir.lir import placement
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.verify_lir import verify_lir
-from rlx_core.ir.verify_memory import place_of
 from rlx_core.plugins import PluginHost
 
 HOST = PluginHost([rlx_cpu.plugin])
@@ -84,7 +84,7 @@ def test_what_is_joined_is_written_where_it_belongs(name: str, of: str, threads:
     lir = fast.executables[0].lir
     assert verify_lir(lir) == []
     assert "rlx.concat" not in [s.node.op.name for s in lir.steps]
-    assert any(not is_dense(v.type, place_of(lir, v).strides) for s in lir.steps for v in s.node.results)
+    assert any(not is_dense(v.type, placement(v, lir.aliases).strides) for s in lir.steps for v in s.node.results)
     np.testing.assert_array_equal(found, guarded(*data))
     unit = {"f32": 2.0**-24, "bf16": 2.0**-8, "f64": 2.0**-53}[of]
     wanted = np.asarray(apart(*data), np.float64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 from jax.interpreters import ad
 
 import rlx_core as rlx
+from rlx_core.system.context import assigned
 from rlx_jax.walk import Equation, expect_supported, handles
 
 _in_rule: ContextVar[bool] = ContextVar("in_rule", default=False)
@@ -22,13 +21,8 @@ def is_in_rule() -> bool:
     return _in_rule.get()
 
 
-@contextmanager
-def within_rule() -> Iterator[None]:
-    token = _in_rule.set(True)
-    try:
-        yield
-    finally:
-        _in_rule.reset(token)
+def within_rule() -> assigned[bool]:
+    return assigned(_in_rule, True)
 
 
 @handles("custom_jvp_call")

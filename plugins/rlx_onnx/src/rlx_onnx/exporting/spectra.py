@@ -9,8 +9,7 @@ import numpy as np
 from rlx_core.emit.complex_parts import complex_parts
 from rlx_core.errors import UnsupportedError
 from rlx_core.ir.dims import Dim, product
-from rlx_core.ir.graph import Graph, Node
-from rlx_core.ops.control.bodies import made
+from rlx_core.ir.graph import Graph, Node, graph_of
 from rlx_onnx.exporting.writer import TABLE, Writer, emits
 
 __all__ = ["PAIRS", "TABLE", "has_complex", "in_parts", "pairs_of"]
@@ -35,7 +34,7 @@ def in_parts(node: Node) -> Graph | None:
             refused.append(node.op)
         return x if result is None else result
 
-    graph = made(node.op.name, types, parts)
+    graph = graph_of(node.op.name, types, parts)
     return None if refused else graph
 
 

@@ -10,18 +10,17 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError, unsupported
-from rlx_core.files.writing import replace_file
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dims.atoms import SizeSymbol
-from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, decomposition
+from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, decomposition, graph_of
 from rlx_core.ir.hir import lower_hir
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.call import results_of
-from rlx_core.ops.control.bodies import made
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
+from rlx_core.system.private import replace_file
 from rlx_onnx.exporting import layout, operations, spectra
 from rlx_onnx.exporting.writer import OPSET, Writer
 from rlx_onnx.reading.tensors import DTYPES
@@ -213,7 +212,7 @@ class _Export:
         first = dict(zip(op.cond.inputs, operands, strict=True))
         self._nodes(op.cond, first)
         goes_on = first.get(op.cond.outputs[0], "")
-        body = self._graph(made(op.body.name, types, step), [*within, *consts], inputs)
+        body = self._graph(graph_of(op.body.name, types, step), [*within, *consts], inputs)
         return self._several("Loop", [maximum, goes_on, *carries], node, body=body)
 
     def _several(self, op: str, operands: list[str], node: Node, **attributes: Any) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ from attrs import field
 from rlx_core.codegen.movement.boxes import Axis, Box
 from rlx_core.codegen.places import Fault
 from rlx_core.ir.graph import Value
-from rlx_core.ir.lir import Alias, Lir, Step
+from rlx_core.ir.lir import Alias, Lir, Step, placement
 from rlx_core.ir.strides import dense_strides
-from rlx_core.pipeline.planning.alias import placement
 from rlx_core.system.records import define, frozen
 from rlx_cpu.native.contract import NO_NUMBER, STATUS_ASK, STATUS_RECORD, Emitted
 from rlx_cpu.native.llvm import ir

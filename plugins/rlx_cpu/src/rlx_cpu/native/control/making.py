@@ -8,8 +8,7 @@ from attrs import evolve
 
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Constant, Value
-from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.planning.alias import placement
+from rlx_core.ir.lir import Lir, Step, placement
 from rlx_core.pipeline.planning.places import layout_of, place_of
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import EmitStep, Emitted, OperandView, Pack, aligned

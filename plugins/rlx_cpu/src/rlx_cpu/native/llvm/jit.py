@@ -7,8 +7,7 @@ from the cache and links it. Errors of the cache are not fatal: the module is co
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from rlx_core.errors import CacheError
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import stamp_of
+from rlx_core.system.context import assigned
 from rlx_core.system.disk import DiskCache
 from rlx_core.system.private import cache_directory
 from rlx_cpu.native.llvm import boundary, ir
@@ -98,14 +98,9 @@ def default_cache(directory: Path) -> DiskCache | None:
 _chosen: ContextVar[tuple[ObjectStore | None] | None] = ContextVar("objects", default=None)
 
 
-@contextmanager
-def keeping(store: ObjectStore | None) -> Iterator[None]:
+def keeping(store: ObjectStore | None) -> assigned[tuple[ObjectStore | None]]:
     """Context in which compiled code is stored in `store`; nowhere if that is `None`."""
-    token = _chosen.set((store,))
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
+    return assigned(_chosen, (store,))
 
 
 def object_cache() -> ObjectStore | None:
