@@ -11,6 +11,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from rlx_core.system.records import frozen
+from rlx_cpu.native.attention.cut import products_of
 from rlx_cpu.native.attention.forward_plan import AttentionTile, ForwardPlan
 from rlx_cpu.native.attention.forward_products import ForwardProducts
 from rlx_cpu.native.attention.forward_row import clear_rows, deliver_rows, weigh_rows
@@ -45,7 +46,7 @@ class Forward:
         return Emitted(
             self.name,
             workspace=0 if is_empty else plan.workspace,
-            uses_threads=not plan.cut.is_known or plan.products >= plan.simd.isa.machine.serial_products,
+            uses_threads=not plan.cut.is_known or products_of(p) >= plan.simd.isa.machine.serial_products,
             parts=plan.cut.parts if plan.cut.is_known else 0,
             notes={
                 "tile": f"{plan.cut.rows.size}x{plan.cut.panels.size * plan.cut.lanes}",

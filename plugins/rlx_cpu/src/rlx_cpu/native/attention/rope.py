@@ -137,11 +137,8 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     """Rotate pairs of features by the angle of their position, for all heads."""
     op = node.op
     assert isinstance(op, Rotation), "registered for rotations"
-    operands = (*layout.operands, None)  # positions may be absent, or not even be an operand
-    x, cos, sin, positions = operands[X], operands[COS], operands[SIN], operands[POSITIONS]
-    assert x is not None, "there are features"
-    assert cos is not None, "there are cosines"
-    assert sin is not None, "there are sines"
+    x, cos, sin = layout.required(X, COS, SIN)
+    positions = (*layout.operands, None)[POSITIONS]  # may be absent, or not even be an operand
     result = layout.results[0]
     read, written = Heads.of(x, op), Heads.of(result, op)
     assert written.feature == result.type.dtype.itemsize, "a result is a buffer of its own"

@@ -117,9 +117,7 @@ class Reader:
 
 def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Rows copied from where the indices say."""
-    table, indices = layout.operands
-    assert table is not None, "there is a table"
-    assert indices is not None, "there are indices"
+    table, indices = layout.required()
     problem = problem_of(node, table.type, indices.type)
     if layout.results[0].type.nbytes:
         write_gather(module, node, problem, isa, name)
@@ -174,9 +172,7 @@ class GatherForm:
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        table, indices = layout.operands
-        assert table is not None, "there is a table"
-        assert indices is not None, "there are indices"
+        table, indices = layout.required()
         known = problem_of(self.node, table.type, indices.type)
         if known.oob != self.problem.oob or not layout.results[0].type.nbytes:
             return None  # of no bytes, indices are only checked
@@ -190,10 +186,7 @@ class GatherForm:
 
 def sized_gather(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> GatherForm | None:
     """Finds the form of a gather."""
-    table, indices = node.operand_types
-    assert table is not None, "there is a table"
-    assert indices is not None, "there are indices"
-    problem = problem_of(node, table, indices)
+    problem = problem_of(node, *(value.type for value in node.present()))
     return GatherForm(node, problem, isa) if is_known(problem.inner) and problem.inner else None
 
 

@@ -208,8 +208,7 @@ def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.LlvmValue, new: i
 
 def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Updates combined in index order, the result shared out over threads."""
-    indices = layout.operands[-1]
-    assert indices is not None, "there are indices"
+    (indices,) = layout.required(-1)
     plan = Scattering.of(node.op, len(layout.operands), layout.results[0].type, indices.type)
     cut = plan.cut(isa.machine)
     write_scatter(module, plan, cut, isa, name)

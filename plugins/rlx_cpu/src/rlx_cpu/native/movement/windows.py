@@ -41,16 +41,14 @@ def starts_of(
     """The starts, which are the operands from `first` on."""
     starts = []
     for axis, (n, size) in enumerate(zip(shape, window, strict=True)):
-        place = layout.operands[first + axis]
-        assert place is not None, "there is a start an axis"
+        (place,) = layout.required(first + axis)
         starts.append(start_of(b, place, pointer_at(b, buffers, first + axis), n - size))
     return starts
 
 
 def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """A window copied out."""
-    x, y = layout.operands[0], layout.results[0]
-    assert x is not None, "there is something to slice"
+    (x,), y = layout.required(0), layout.results[0]
     window = y.type.static_shape
     builder, buffers, tid, nthreads = starting(module, name)
     axes = tuple(Axis(n, t, s) for n, t, s in zip(window, y.strides, x.strides, strict=True))
@@ -68,9 +66,7 @@ def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
 
 def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """The operand, unless the result uses its memory, and the window over it; slabs of one axis are distributed."""
-    x, new, y = layout.operands[0], layout.operands[1], layout.results[0]
-    assert x is not None, "there is something to update"
-    assert new is not None, "there is an update"
+    (x, new), y = layout.required(0, 1), layout.results[0]
     shape, window, itemsize = y.type.static_shape, new.type.static_shape, y.type.dtype.itemsize
     builder, buffers, tid, nthreads = starting(module, name)
     if 0 in shape:

@@ -241,8 +241,7 @@ class Staging:
 
 def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Units of neighbouring lines shared out, or the slices of a few long rows."""
-    x = layout.operands[0]
-    assert x is not None, "there is something to sort"
+    (x,) = layout.required(0)
     problem = SortProblem.of(node.op, x.type, layout.results[0].type, isa)
     write_sort(module, problem, name)
     if problem.is_empty:

@@ -31,8 +31,7 @@ ROWS = 4
 @native.register(MatMul, dtypes="i8 i16 i32 i64 u8 u16 u32 u64")
 def integer_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Tiles of rows by vectors of columns."""
-    a, b = layout.operands
-    assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
+    a, b = layout.required()
     product = MatrixProduct.of(a, b, layout.results[0])
     return _Integers(Simd(module, isa, product.dtype), product, a.type.dtype, name).emit()
 
@@ -92,13 +91,10 @@ class _Integers:
         columns: ir.LlvmValue,
     ) -> None:
         """The sums of a tile; `columns` are left of the result, which may be fewer than a vector has."""
-        p, simd = self.product, self.simd
-        is_full = p.n % simd.lanes == 0
-        is_whole_vector = None if is_full else b.icmp_signed(">=", columns, index(simd.lanes))
-        if is_whole_vector is None:
+        if self.product.n % self.simd.lanes == 0:
             self._sums(b, rows, left, above, out, None)
             return
-        with b.if_else(is_whole_vector) as (full, partial):
+        with b.if_else(b.icmp_signed(">=", columns, index(self.simd.lanes))) as (full, partial):
             with full:
                 self._sums(b, rows, left, above, out, None)
             with partial:

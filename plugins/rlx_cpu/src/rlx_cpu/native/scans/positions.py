@@ -182,9 +182,8 @@ def emit_position(module: ir.Module, node: Node, layout: Layout, isa: Isa, name:
 
 def extreme_of(op: Op, layout: Layout) -> Extreme:
     """Return the problem of known sizes."""
-    x = layout.operands[0]
+    (x,) = layout.required(0)
     assert isinstance(op, ArgMax | ArgMin), "registered for these"
-    assert x is not None, "there is something to search"
     return Extreme.of(op, x.type)
 
 
