@@ -20,11 +20,11 @@ from rlx_cpu.native.attention.backward_plan import BackwardPlan, Head
 from rlx_cpu.native.attention.backward_products import BackwardProducts
 from rlx_cpu.native.attention.backward_row import differentiate_row
 from rlx_cpu.native.attention.operands import ByPosition, copy_rows, pack_head
-from rlx_cpu.native.attention.parts import Logits, ScoreRows, least, most, number, register
+from rlx_cpu.native.attention.parts import Logits, ScoreRows, number
 from rlx_cpu.native.attention.plan import DY, K, Q, V
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import KERNEL
+from rlx_cpu.native.llvm.build import KERNEL, Variable, least, most
 from rlx_cpu.native.llvm.cuts import start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.llvm.sizes import is_known, sized
@@ -230,7 +230,7 @@ class Backward:
             if plan.is_uniform(head.logits):
                 end = sized(b, p.keys)
             # A block that sees no key at all still writes its zeros, through vectors of one key.
-            end = b.select(b.icmp_signed(">", end, index(1)), end, index(1))
+            end = most(b, end, index(1))
             products.scores(b, self._widened(b, head, first, count), (tile, tile_end), first, end)
             rows = ScoreRows(head.batch, head.head, first)
             with counting(b, 0, count) as row:
@@ -287,12 +287,10 @@ class Backward:
                 for segment in range(1, plan.segments):
                     value = b.fadd(value, simd.load(b, offset(b, place, segment * by_segment)))
             else:
-                total = register(b, simd, value)
+                total = Variable.of(b, value)
                 with counting(b, 1, plan.segments) as number_of_segment:
                     more = simd.load(b, offset(b, place, (number_of_segment, by_segment)))
-                    b.store(
-                        b.fadd(b.load(total, typ=simd.vector, align=simd.itemsize), more), total, align=simd.itemsize
-                    )
-                value = b.load(total, typ=simd.vector, align=simd.itemsize)
+                    total.set(b, b.fadd(total.value(b), more))
+                value = total.value(b)
             place = offset(b, out, (key, strides.position), (column, strides.feature))
             plan.stored.store_row(b, value, place, strides.feature, column, right.features)

@@ -32,7 +32,7 @@ from rlx_cpu.native.contract import (
 from rlx_cpu.native.control.bodies import Body, BodyMemory, move, whole
 from rlx_cpu.native.control.making import Bodies, InputOrigin
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, address, counted, variable
+from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, Variable, address, counted
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import index, pointer_at
 from rlx_cpu.native.table import native
@@ -71,13 +71,12 @@ class LoopFrame:
             return
         b, status = self.b, self.status
         assert status is not None, "who asks has status words"
-        count = variable(b, I64)
         with b.goto_entry_block():
-            b.store(index(self.unasked), count, align=8)
-        remaining = b.sub(b.load(count, typ=I64, align=8), index(1))
-        b.store(remaining, count, align=8)
+            count = Variable.of(b, index(self.unasked))
+        remaining = b.sub(count.value(b), index(1))
+        count.set(b, remaining)
         with b.if_then(b.icmp_signed("==", remaining, index(0)), likely=False):
-            b.store(index(self.unasked), count, align=8)
+            count.set(b, index(self.unasked))
             ask, record = (
                 b.load(address(b, status, position), typ=I64, align=8) for position in (STATUS_ASK, STATUS_RECORD)
             )

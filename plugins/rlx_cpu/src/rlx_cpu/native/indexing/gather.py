@@ -19,7 +19,7 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, address
+from rlx_cpu.native.llvm.build import I64, address, least
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
@@ -79,8 +79,7 @@ class Reader:
             numbers = offset(b, indices, (batch, problem.count * problem.dtype.itemsize))
             start = b.mul(block, index(self.rows))
             end = b.add(start, index(self.rows))
-            count = sized(b, problem.count)
-            end = b.select(b.icmp_signed("<", end, count), end, count)
+            end = least(b, end, sized(b, problem.count))
             with counting(b, start, end) as i:
                 place = offset(b, to, (i, self.row))
 

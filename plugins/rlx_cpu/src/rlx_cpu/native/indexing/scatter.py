@@ -17,7 +17,7 @@ from rlx_cpu.native.indexing.chains import Chains
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.indexing.scatter_plan import ScatterCut, Scattering
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I8, I64, VOID, address, declare
+from rlx_cpu.native.llvm.build import I64, address, copy_bytes, fill_bytes
 from rlx_cpu.native.llvm.elements import load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
@@ -159,13 +159,10 @@ class Writer:
             self._fill(offset(b, to, (n, self.plan.pitch)), source_row, index(nbytes))
 
     def _fill(self, to: ir.LlvmValue, source: ir.LlvmValue | None, nbytes: ir.LlvmValue) -> None:
-        b, is_volatile = self.builder, ir.LlvmConstant(ir.IntType(1), 0)
         if source is None:
-            function = declare(b.module, "llvm.memset.p0.i64", VOID, [to.type, I8, I64, ir.IntType(1)])
-            b.call(function, [to, ir.LlvmConstant(I8, 0), nbytes, is_volatile])
+            fill_bytes(self.builder, to, 0, nbytes)
         else:
-            function = declare(b.module, "llvm.memcpy.p0.p0.i64", VOID, [to.type, to.type, I64, ir.IntType(1)])
-            b.call(function, [to, source, nbytes, is_volatile])
+            copy_bytes(self.builder, to, source, nbytes)
 
     def _combine(self, to: ir.LlvmValue, new: ir.LlvmValue, width: int) -> None:
         """One update into one row."""

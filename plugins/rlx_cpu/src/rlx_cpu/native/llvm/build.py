@@ -12,6 +12,7 @@ from typing import Any
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, f16, f32, f64
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.ir.assembler import intrinsic
 from rlx_cpu.native.llvm.ir.functions import declare
@@ -30,14 +31,20 @@ __all__ = [
     "OUTER",
     "POINTER",
     "VOID",
+    "Variable",
     "address",
     "constant",
+    "copy_bytes",
     "counted",
     "declare",
+    "fill_bytes",
+    "index",
     "integer_like",
     "intrinsic",
     "is_floating",
+    "least",
     "memory_type",
+    "most",
     "prefetch",
     "register_type",
     "splat",
@@ -108,6 +115,33 @@ CACHE_LINE = 64
 """Bytes."""
 
 
+def index(value: int) -> ir.LlvmConstant:
+    """A constant of the type that sizes and offsets have."""
+    return ir.LlvmConstant(I64, value)
+
+
+def least(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
+    """The smaller of two signed integers."""
+    return b.select(b.icmp_signed("<", x, y), x, y)
+
+
+def most(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
+    """The larger of two signed integers."""
+    return b.select(b.icmp_signed(">", x, y), x, y)
+
+
+def fill_bytes(b: ir.IRBuilder, to: ir.LlvmValue, byte: int, nbytes: ir.LlvmValue) -> None:
+    """Set bytes: some instructions for a small constant number, otherwise the C library's `memset`."""
+    function = declare(b.module, "llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1])
+    b.call(function, [to, ir.LlvmConstant(I8, byte), nbytes, ir.LlvmConstant(I1, 0)])
+
+
+def copy_bytes(b: ir.IRBuilder, to: ir.LlvmValue, source: ir.LlvmValue, nbytes: ir.LlvmValue) -> None:
+    """Copy bytes between memory that does not overlap; as `fill_bytes`, with `memcpy`."""
+    function = declare(b.module, "llvm.memcpy.p0.p0.i64", VOID, [POINTER, POINTER, I64, I1])
+    b.call(function, [to, source, nbytes, ir.LlvmConstant(I1, 0)])
+
+
 def prefetch(b: ir.IRBuilder, place: ir.LlvmValue, *, is_written: bool = False, locality: int = 3) -> None:
     """Fetch a line before it is read or written, into L1, or L2 (`locality` 2). A place that is nowhere
     does no harm."""
@@ -135,6 +169,32 @@ def variable(builder: ir.IRBuilder, type: Any) -> ir.Alloca:
         return builder.alloca(type)
 
 
+@frozen(eq=False)
+class Variable:
+    """A variable of the function under construction; see `variable`."""
+
+    place: ir.LlvmValue
+    type: Any
+
+    @classmethod
+    def new(cls, b: ir.IRBuilder, type: Any) -> Variable:
+        """Return a variable that has no value yet."""
+        return cls(variable(b, type), type)
+
+    @classmethod
+    def of(cls, b: ir.IRBuilder, value: ir.LlvmValue) -> Variable:
+        """Return a new variable with an initial value."""
+        result = cls.new(b, value.type)
+        result.set(b, value)
+        return result
+
+    def value(self, b: ir.IRBuilder) -> ir.LlvmValue:
+        return b.load(self.place, typ=self.type, align=align_of(self.type))
+
+    def set(self, b: ir.IRBuilder, value: ir.LlvmValue) -> None:
+        b.store(value, self.place, align=align_of(self.type))
+
+
 def align_of(type: Any) -> int:
     """Bytes that an access of a private variable may count on: its element size, as everywhere."""
     element: Any = type.element if isinstance(type, ir.VectorType) else type
@@ -153,12 +213,12 @@ def counted(builder: ir.IRBuilder, start: ir.LlvmValue, end: ir.LlvmValue, step:
     done = function.append_basic_block("done")
     builder.branch(head)
     builder.position_at_end(head)
-    index = builder.phi(I64)
-    index.add_incoming(start, before)
-    builder.cbranch(builder.icmp_signed("<", index, end), body, done)
+    number = builder.phi(I64)
+    number.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", number, end), body, done)
     builder.position_at_end(body)
-    yield index
-    following = builder.add(index, sized(builder, step))
-    index.add_incoming(following, builder.block)
+    yield number
+    following = builder.add(number, sized(builder, step))
+    number.add_incoming(following, builder.block)
     builder.branch(head)
     builder.position_at_end(done)

@@ -22,6 +22,7 @@ from rlx_cpu.native.llvm.build import (
     constant,
     counted,
     declare,
+    index,
     register_type,
     splat,
     suffix,
@@ -30,11 +31,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import sized
 
 __all__ = ["Simd", "counting", "index", "offset", "pointer_at", "share", "times", "transposed"]
-
-
-def index(value: int) -> ir.LlvmConstant:
-    """A constant of the type that sizes and offsets have."""
-    return ir.LlvmConstant(I64, value)
 
 
 def times(b: ir.IRBuilder, value: ir.LlvmValue, factor: Dim) -> ir.LlvmValue:

@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.system.records import evolve
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address
+from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address, least
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
@@ -154,7 +154,7 @@ def _within(b: ir.IRBuilder, unit: ir.LlvmValue, first: int, count: int) -> ir.L
     """`unit` of all units as one of the `count` that begin at `first`, or the nearest."""
     value = b.sub(unit, index(first))
     value = b.select(b.icmp_signed("<", value, index(0)), index(0), value)
-    return b.select(b.icmp_signed("<", value, index(count)), value, index(count))
+    return least(b, value, index(count))
 
 
 native.register(*TILINGS, priority=1, completes_parts=True, name="move", sized=sized_move)(emit_move)

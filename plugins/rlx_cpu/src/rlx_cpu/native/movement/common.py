@@ -124,7 +124,7 @@ def _move_row(
     """Copy a row, or broadcast one element: full vectors, then the remainder."""
     with b.if_else(b.icmp_signed("!=", is_copied, index(0))) as (copied, repeated):
         with copied:
-            rows.library("memcpy", to, source, count)
+            rows.whole(to, source, count)
         with repeated:
             value = b.load(source, typ=rows.element, align=rows.alignment)
             vector, full_count = splat(b, value, rows.lanes), b.and_(count, index(-rows.lanes))

@@ -14,7 +14,7 @@ from attrs import evolve
 from rlx_core.codegen.movement.boxes import Axis, Box
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CACHE_LINE, address, prefetch
+from rlx_cpu.native.llvm.build import CACHE_LINE, address, least, prefetch
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, transposed
@@ -166,7 +166,7 @@ class Mover:
         """Return the end of a tile of `side` that begins at `first`: at most `end`."""
         b = self.builder
         after = b.add(first, index(side))
-        return after if end % side == 0 else b.select(b.icmp_signed("<", after, index(end)), after, index(end))
+        return after if end % side == 0 else least(b, after, index(end))
 
     def _strip(self, to: ir.LlvmValue, source: ir.LlvmValue, down: Axis, along: Axis) -> None:
         outer, inner = (down, along) if down.count <= along.count else (along, down)

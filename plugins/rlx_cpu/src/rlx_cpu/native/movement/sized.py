@@ -22,7 +22,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I8, KERNEL
+from rlx_cpu.native.llvm.build import KERNEL
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
@@ -124,10 +124,8 @@ class MoveForm:
             return
         rows, last = Rows(b, self.isa, part.itemsize), f"{number}_{part.outer}"
         count = sized(b, unknown(f"count{last}"))
-        if source is None:
-            rows.library("memset", to, ir.LlvmConstant(I8, 0), count)
-        elif part.kind == "copy":
-            rows.library("memcpy", to, source, count)
+        if source is None or part.kind == "copy":
+            rows.whole(to, source, count)
         else:
             with counting(b, 0, count) as position:
                 element = source if part.kind == "spread" else offset(b, source, (position, unknown(f"from{last}")))

@@ -15,7 +15,7 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import MOST_PARTS, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, KERNEL, memory_type, variable
+from rlx_cpu.native.llvm.build import I32, KERNEL, Variable, least, memory_type
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
@@ -111,19 +111,18 @@ class _Integers:
     ) -> None:
         p, simd = self.product, self.simd
         zero = ir.LlvmConstant(simd.vector, [ir.LlvmConstant(simd.element, 0)] * simd.lanes)
-        sums = [variable(b, simd.vector) for _ in range(rows)]
+        sums = [Variable.new(b, simd.vector) for _ in range(rows)]
         for total in sums:
-            b.store(zero, total, align=simd.itemsize)
+            total.set(b, zero)
         with counting(b, 0, p.k) as k:
             line = self._line(b, offset(b, above, (k, p.b.by_row)), columns)
             for i, total in enumerate(sums):
                 place = offset(b, left, (k, p.a.by_column), i * p.a.by_row)
                 element = b.load(place, typ=memory_type(self.operand), align=self.operand.itemsize)
                 factor = simd.splat(b, self._extended(b, element, simd.element))
-                so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
-                b.store(b.add(so_far, b.mul(factor, line)), total, align=simd.itemsize)
+                total.set(b, b.add(total.value(b), b.mul(factor, line)))
         for i, total in enumerate(sums):
-            value, place = b.load(total, typ=simd.vector, align=simd.itemsize), offset(b, out, i * p.c.by_row)
+            value, place = total.value(b), offset(b, out, i * p.c.by_row)
             if columns is None and p.c.by_column == simd.itemsize:
                 simd.store(b, value, place)
             else:
@@ -141,7 +140,7 @@ class _Integers:
             nearest: ir.LlvmValue = index(lane)
             if columns is not None:
                 last = b.sub(columns, index(1))
-                nearest = b.select(b.icmp_signed("<", nearest, last), nearest, last)
+                nearest = least(b, nearest, last)
             element = b.load(offset(b, place, (nearest, by_column)), typ=kind.element, align=itemsize)
             value = b.insert_element(value, element, ir.LlvmConstant(I32, lane))
         return self._extended(b, value, simd.vector)

@@ -20,7 +20,7 @@ from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, splat, variable, width
+from rlx_cpu.native.llvm.build import I32, I64, Variable, address, constant, register_type, splat, width
 from rlx_cpu.native.llvm.elements import load_elements, pieces
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
@@ -117,16 +117,15 @@ class PositionSearch:
     def loop(self, start: Best, first: int, end: int, step: int, source: ir.LlvmValue, pitch: int, places: Any) -> Best:
         """`later` for places `first`, `first + step`, … before `end`."""
         b = self.builder
-        variables = [variable(b, v.type) for v in (start.value, start.place)]
-        state = list(zip(variables, (start.value, start.place), strict=True))
-        for variable_, value in state:
-            b.store(value, variable_, align=align_of(value.type))
+        best, place = (Variable.new(b, v.type) for v in (start.value, start.place))
+        best.set(b, start.value)
+        place.set(b, start.place)
         with counting(b, first, end, step) as i:
-            before = Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in state))
+            before = Best(best.value(b), place.value(b))
             after = self.later(before, self.load(offset(b, source, (i, pitch)), width(start.value)), places(i))
-            for variable_, value in zip(variables, (after.value, after.place), strict=True):
-                b.store(value, variable_, align=align_of(value.type))
-        return Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in state))
+            best.set(b, after.value)
+            place.set(b, after.place)
+        return Best(best.value(b), place.value(b))
 
     # ---------------------------------------------------------------------------------- two ways
 
