@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I1, I64, POINTER, VOID, address, declare, index
+from rlx_cpu.native.llvm.build import CALLED, I1, I64, POINTER, VOID, address, declare, index, least
 
 __all__ = ["MOST_SHARED", "SHARE", "SHARED", "TEAM_BYTES", "begin_team", "help_others", "team_functions"]
 
@@ -62,8 +62,8 @@ def team_functions(
         b.call(b.inttoptr(run, POINTER), [b.inttoptr(buffers, POINTER), index(0), index(1), tid, index(0)], CALLED)
         b.ret_void()
     begun = b.call(module.globals["clock"], [])
-    least = b.select(b.icmp_signed("<", max_parts, threads), threads, max_parts)
-    parts = b.select(b.icmp_signed("<", least, index(MOST_SHARED)), least, index(MOST_SHARED))
+    wanted = b.select(b.icmp_signed("<", max_parts, threads), threads, max_parts)
+    parts = least(b, wanted, index(MOST_SHARED))
     for value, offset in ((run, _FUNCTION), (buffers, _BUFFERS), (parts, _PARTS), (index(0), _DONE)):
         b.store(value, _at(b, team, offset), align=8)
     number = b.add(b.lshr(_claimed(b, team), index(_HALF)), index(1))
@@ -86,7 +86,7 @@ def _judge(b: ir.IRBuilder, team: ir.LlvmValue, turns: ir.LlvmValue, work: ir.Ll
         longest = b.add(b.mul(work, index(2)), index(_SHORT_NS))
         with b.if_then(b.icmp_signed(">", waited, longest)):
             twice = b.add(b.mul(penalty, index(2)), index(_FEWEST_ALONE))
-            steps = b.select(b.icmp_signed("<", twice, index(_MOST_ALONE)), twice, index(_MOST_ALONE))
+            steps = least(b, twice, index(_MOST_ALONE))
             b.store(steps, _at(b, team, _PENALTY), align=8)
             b.store(steps, _at(b, team, _ALONE), align=8)
 

@@ -18,7 +18,20 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I1, I32, I64, POINTER, VOID, address, counted, declare, index, variable
+from rlx_cpu.native.llvm.build import (
+    CALLED,
+    I1,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    Variable,
+    address,
+    counted,
+    declare,
+    index,
+    variable,
+)
 from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
 from rlx_cpu.native.runtime.pool_words import BUSY, LINE, WORKERS
@@ -59,9 +72,9 @@ class _Enter:
     def write(self) -> None:
         b = self.b
         self.words = self.load(POINTER, self.load(POINTER, self.self, TUPLE_ITEMS), ARRAY.data)
-        self.cursor = variable(b, I64)
-        self.results = variable(b, POINTER)
-        self.taken = variable(b, I64)  # how many arguments' arrays the call has a reference to
+        self.cursor = Variable.new(b, I64)
+        self.results = Variable.new(b, POINTER)
+        self.taken = Variable.new(b, I64)  # how many arguments' arrays the call has a reference to
         self.go_on_if(b.icmp_signed("==", self.word(Word.BUSY), index(0)), self.declined)
         watched = b.load(b.inttoptr(self.word(Word.WATCHED), POINTER), typ=I64, align=8)
         self.go_on_if(b.icmp_signed("==", watched, index(0)), self.declined)
@@ -95,7 +108,7 @@ class _Enter:
     def take_inputs(self) -> None:
         """Every argument is an array as it was compiled for; its address goes where steps read it."""
         b = self.b
-        b.store(index(0), self.taken, align=8)
+        self.taken.set(b, index(0))
         self.start_at(Word.INPUT_RECORDS)
         with counted(b, index(0), self.count) as i:
             descr, rank, flags, nbytes, places = self.record(_INPUT_WORDS)
@@ -104,7 +117,7 @@ class _Enter:
             self.go_on_if(self.same(self.type_of(array), self.word(Word.ARRAY_TYPE)), self.refused)
             self.incref(array)
             b.store(array, self.taken_at(i), align=8)
-            b.store(b.add(i, index(1)), self.taken, align=8)
+            self.taken.set(b, b.add(i, index(1)))
             self.go_on_if(self.same(self.load(I64, array, ARRAY.descr), descr), self.refused)
             self.go_on_if(self.same(b.sext(self.load(I32, array, ARRAY.ndim), I64), rank), self.refused)
             has = b.and_(b.zext(self.load(I32, array, ARRAY.flags), I64), flags)
@@ -193,7 +206,7 @@ class _Enter:
     def release(self) -> None:
         """Drop the call's references to the arguments' elements."""
         b = self.b
-        with counted(b, index(0), b.load(self.taken, typ=I64, align=8)) as i:
+        with counted(b, index(0), self.taken.value(b)) as i:
             self.decref(b.load(self.taken_at(i), typ=POINTER, align=8))
 
     def span(self, spans: ir.LlvmValue, number: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
@@ -208,7 +221,7 @@ class _Enter:
         b = self.b
         count = self.word(Word.OUTPUTS)
         outputs = b.call(self.outside("PyTuple_New", POINTER, [I64]), [count])
-        b.store(outputs, self.results, align=8)
+        self.results.set(b, outputs)
         self.go_on_if(b.icmp_unsigned("!=", outputs, _NULL), self.dropped)
         self.start_at(Word.OUTPUT_RECORDS)
         new = self.outside(NEW_ARRAY, POINTER, [POINTER, POINTER, I32, POINTER, POINTER, POINTER, I32, POINTER])
@@ -226,7 +239,7 @@ class _Enter:
                 with fresh:
                     kind, dtype = b.inttoptr(self.word(Word.ARRAY_TYPE), POINTER), b.inttoptr(descr, POINTER)
                     self.incref(dtype)  # the new array takes it over, also when it is not made
-                    dims = b.inttoptr(b.load(self.cursor, typ=I64, align=8), POINTER)
+                    dims = b.inttoptr(self.cursor.value(b), POINTER)
                     nothing = ir.LlvmConstant(I32, 0)
                     with self.allocated_by(allocator):
                         array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
@@ -238,14 +251,14 @@ class _Enter:
     @contextmanager
     def allocated_by(self, allocator: ir.LlvmValue) -> Iterator[None]:
         """Context in which arrays are allocated by the given allocator, if there is one."""
-        b, before = self.b, variable(self.b, POINTER)
+        b, before = self.b, Variable.new(self.b, POINTER)
         swap = self.outside(SET_ALLOCATOR, POINTER, [POINTER])
         is_own = b.icmp_signed("!=", allocator, index(0))
-        b.store(_NULL, before, align=8)
+        before.set(b, _NULL)
         with b.if_then(is_own):
-            b.store(b.call(swap, [b.inttoptr(allocator, POINTER)]), before, align=8)
+            before.set(b, b.call(swap, [b.inttoptr(allocator, POINTER)]))
         yield
-        other = b.load(before, typ=POINTER, align=8)
+        other = before.value(b)
         with b.if_then(b.icmp_unsigned("!=", other, _NULL)):
             ours = b.call(swap, [other])
             self.decref(other)
@@ -275,14 +288,14 @@ class _Enter:
     def deliver(self) -> None:
         self.release()
         self.set_word(Word.BUSY, index(0))
-        self.b.ret(self.b.load(self.results, typ=POINTER, align=8))
+        self.b.ret(self.results.value(self.b))
 
     def write_refusals(self) -> None:
         """The ways back: before anything, after the frame was taken, after arguments were donated."""
         b = self.b
         b.position_at_end(self.dropped)
         b.call(self.outside("PyErr_Clear", VOID, []), [])  # the checked path raises the error
-        results = b.load(self.results, typ=POINTER, align=8)
+        results = self.results.value(b)
         with b.if_then(b.icmp_unsigned("!=", results, _NULL)):
             self.decref(results)
         self.take_back()
@@ -325,15 +338,14 @@ class _Enter:
 
     def run_with_who_is_awake(self) -> None:
         """Run all steps, with the pool if it is free and one of its workers spins; no thread is woken."""
-        b, is_shared = self.b, variable(self.b, I1)
-        b.store(ir.LlvmConstant(I1, 0), is_shared, align=1)
+        b, is_shared = self.b, Variable.of(self.b, ir.LlvmConstant(I1, 0))
         with counted(b, index(1), self.word(Word.THREADS)) as tid:
             parked = b.inttoptr(b.add(self.word(Word.POOL), b.add(index(WORKERS), b.mul(tid, index(LINE)))), POINTER)
             is_awake = self.same(b.load_atomic(parked, "seq_cst", 8, typ=I64), index(0))
-            b.store(b.or_(b.load(is_shared, typ=I1, align=1), is_awake), is_shared, align=1)
-        with b.if_then(b.load(is_shared, typ=I1, align=1)):
-            b.store(self.took_pool(), is_shared, align=1)
-        with b.if_else(b.load(is_shared, typ=I1, align=1)) as (shared, alone):
+            is_shared.set(b, b.or_(is_shared.value(b), is_awake))
+        with b.if_then(is_shared.value(b)):
+            is_shared.set(b, self.took_pool())
+        with b.if_else(is_shared.value(b)) as (shared, alone):
             with shared:
                 self.start()
                 self.finish()
@@ -343,8 +355,7 @@ class _Enter:
     def run_with_all(self) -> None:
         """Run all steps with the pool, without the interpreter's lock; through the Python object `WORK` if it is not
         available."""
-        b, failed = self.b, variable(self.b, I1)
-        b.store(ir.LlvmConstant(I1, 0), failed, align=1)
+        b, failed = self.b, Variable.of(self.b, ir.LlvmConstant(I1, 0))
         with b.if_else(self.took_pool()) as (together, otherwise):
             with together:
                 with b.if_then(b.icmp_signed("!=", self.start(), index(0)), likely=False):
@@ -353,7 +364,7 @@ class _Enter:
                     self.finish()
             with otherwise:
                 self.called(Word.WORK, failed)
-        with b.if_then(b.load(failed, typ=I1, align=1), likely=False):
+        with b.if_then(failed.value(b), likely=False):
             self.fail()
 
     def took_pool(self) -> ir.LlvmValue:
@@ -385,18 +396,18 @@ class _Enter:
         yield
         self.b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
 
-    def called(self, which: Word, failed: ir.LlvmValue) -> None:
+    def called(self, which: Word, failed: Variable) -> None:
         """Call the Python object in a word for its side effect; record whether it raised."""
         b, done = self.b, self.call_object(which)
         with b.if_else(b.icmp_unsigned("==", done, _NULL), likely=False) as (raised, fine):
             with raised:
-                b.store(ir.LlvmConstant(I1, 1), failed, align=1)
+                failed.set(b, ir.LlvmConstant(I1, 1))
             with fine:
                 self.decref(done)
 
     def fail(self) -> None:
         """An exception is set: the results are dropped, and the caller sees it."""
-        self.decref(self.b.load(self.results, typ=POINTER, align=8))
+        self.decref(self.results.value(self.b))
         self.release()
         self.set_word(Word.BUSY, index(0))
         self.b.ret(_NULL)
@@ -411,11 +422,11 @@ class _Enter:
 
     def start_at(self, which: Word) -> None:
         """The cursor goes to the start of some records."""
-        self.b.store(self.word(which), self.cursor, align=8)
+        self.cursor.set(self.b, self.word(which))
 
     def next_word(self) -> ir.LlvmValue:
         """The word at the cursor, which moves on."""
-        cursor = self.b.load(self.cursor, typ=I64, align=8)
+        cursor = self.cursor.value(self.b)
         self.advance(index(8))
         return self.b.load(self.b.inttoptr(cursor, POINTER), typ=I64, align=8)
 
@@ -423,7 +434,7 @@ class _Enter:
         return [self.next_word() for _ in range(count)]
 
     def advance(self, nbytes: ir.LlvmValue) -> None:
-        self.b.store(self.b.add(self.b.load(self.cursor, typ=I64, align=8), nbytes), self.cursor, align=8)
+        self.cursor.set(self.b, self.b.add(self.cursor.value(self.b), nbytes))
 
     def put(self, data: ir.LlvmValue, places: ir.LlvmValue) -> None:
         """Write an address, moved by some bytes, to the `places` words that the cursor's records name."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, address, counted, declare, index, variable
+from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, Variable, address, counted, declare, index
 from rlx_cpu.native.runtime.result_memory_words import (
     BUSY,
     CACHED_NBYTES,
@@ -59,32 +59,31 @@ class _AllocatorCode:
         """A block: one that is kept and has about as many bytes, or a new one."""
         state, size = self.new.args
         b = ir.IRBuilder(self.new.append_basic_block("entry"))
-        block_start = variable(b, POINTER)
-        b.store(_NULL, block_start, align=8)
+        block_start = Variable.of(b, _NULL)
         with b.if_then(b.icmp_unsigned(">=", size, index(LARGE))), self.alone(b, state):
             max_size = b.add(size, b.lshr(size, index(2)))
             with counted(b, index(0), index(SLOTS)) as i:
                 start, capacity = self.slot(b, state, i)
                 slot_size = b.load(capacity, typ=I64, align=8)
                 is_suitable = b.and_(b.icmp_unsigned(">=", slot_size, size), b.icmp_unsigned("<=", slot_size, max_size))
-                is_first = b.icmp_unsigned("==", b.load(block_start, typ=POINTER, align=8), _NULL)
+                is_first = b.icmp_unsigned("==", block_start.value(b), _NULL)
                 with b.if_then(b.and_(is_suitable, is_first)):
-                    b.store(b.load(start, typ=POINTER, align=8), block_start, align=8)
+                    block_start.set(b, b.load(start, typ=POINTER, align=8))
                     self.clear(b, state, i)
-        cached = b.load(block_start, typ=POINTER, align=8)
+        cached = block_start.value(b)
         with b.if_then(b.icmp_unsigned("!=", cached, _NULL)):
             b.ret(self.block_in(b, cached))
         total_size = b.add(size, index(2 * _HEAD))
         fresh = b.call(self.malloc, [total_size])
-        b.store(fresh, block_start, align=8)
+        block_start.set(b, fresh)
         with b.if_then(b.icmp_unsigned("==", fresh, _NULL), likely=False):
             with self.alone(b, state), counted(b, index(0), index(SLOTS)) as i:
                 self.drop(b, state, i)
             again = b.call(self.malloc, [total_size])
             with b.if_then(b.icmp_unsigned("==", again, _NULL)):
                 b.ret(_NULL)
-            b.store(again, block_start, align=8)
-        start = b.load(block_start, typ=POINTER, align=8)
+            block_start.set(b, again)
+        start = block_start.value(b)
         block = self.block_in(b, start)
         with b.if_then(b.icmp_unsigned(">=", size, index(LARGE))):
             self.advise(b, block, size, _HUGE_PAGE)
@@ -100,8 +99,7 @@ class _AllocatorCode:
             b.ret_void()
         start = b.load(address(b, block, -16), typ=POINTER, align=8)
         size = b.load(address(b, block, -8), typ=I64, align=8)
-        left = variable(b, POINTER)
-        b.store(start, left, align=8)
+        left = Variable.of(b, start)
         is_kept = b.and_(
             b.icmp_unsigned(">=", size, index(LARGE)), b.icmp_unsigned("<=", size, index(MAX_CACHED_NBYTES))
         )
@@ -117,8 +115,8 @@ class _AllocatorCode:
             cached_nbytes = self.word(b, state, CACHED_NBYTES)
             b.store(b.add(b.load(cached_nbytes, typ=I64, align=8), size), cached_nbytes, align=8)
             self.move_on(b, state)
-            b.store(_NULL, left, align=8)
-        b.call(self.free, [b.load(left, typ=POINTER, align=8)])
+            left.set(b, _NULL)
+        b.call(self.free, [left.value(b)])
         b.ret_void()
 
     def write_new_zeroed(self) -> None:
