@@ -24,6 +24,7 @@ from rlx_cpu.native.contract import (
     STATUS_ASK,
     STATUS_LEFT,
     STATUS_RECORD,
+    BufferPositions,
     EmitNested,
     EmitStep,
     Emitted,
@@ -154,17 +155,17 @@ def emit_control(
     function = ir.Function(module, CALLED, name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     buffers, _, _, thread, team = function.args
-    count, results = len(node.operands), len(node.results)
-    pointers = [pointer_at(b, buffers, k) for k in range(count + results)]
-    word = count + results
-    scratch = pointer_at(b, buffers, word) if shared + workspace else buffers
-    word += bool(shared + workspace)
-    packs = [pointer_at(b, buffers, word + number) for number in range(len(bodies.packs))]
-    word += len(packs)
-    status = pointer_at(b, buffers, word) if faults or polls else None
-    word += bool(faults) or polls
-    has_arena = any(plan.arena_nbytes for plan in plans.values())
-    arena = address(b, pointer_at(b, buffers, word), offset) if has_arena else buffers
+    count = len(node.operands)
+    # The positions are those of the `Emitted` below, and the arena's word exists if one of the plans has an arena.
+    at = BufferPositions.of(
+        node, has_workspace=shared + workspace > 0, packs=len(bodies.packs), has_status=bool(faults) or polls,
+        has_arena=any(plan.arena_nbytes for plan in plans.values()),
+    )  # fmt: skip
+    pointers = [pointer_at(b, buffers, k) for k in range(count + len(node.results))]
+    scratch = buffers if at.workspace is None else pointer_at(b, buffers, at.workspace)
+    packs = [pointer_at(b, buffers, k) for k in at.packs]
+    status = None if at.status is None else pointer_at(b, buffers, at.status)
+    arena = buffers if at.arena is None else address(b, pointer_at(b, buffers, at.arena), offset)
     memory = BodyMemory(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
     turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0
     frame = LoopFrame(b, isa, pointers[:count], pointers[count:], memory, scratch, status, turns, kinds)
