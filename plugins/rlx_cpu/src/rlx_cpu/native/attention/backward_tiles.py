@@ -77,25 +77,24 @@ class Backward:
 
     def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.problem
-        function = self._function(self.name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(plan.simd.module, KERNEL, self.name)
+        arguments = b.function.args
         is_empty = not (p.batch and p.queries and p.keys and p.width)
         prologue = None
         if is_empty:
-            with b.if_then(b.icmp_signed("==", function.args[1], index(0))):
-                self._clear(b, function.args[0])
+            with b.if_then(b.icmp_signed("==", arguments[1], index(0))):
+                self._clear(b, arguments[0])
         elif plan.shared == 0:
-            self._items(b, function.args)
+            self._items(b, arguments)
         else:
             prologue = f"{self.name}.items"
-            first = self._function(prologue)
-            inner = ir.IRBuilder(first.append_basic_block("entry"))
-            self._items(inner, first.args)
+            inner = ir.new_function(plan.simd.module, KERNEL, prologue)
+            self._items(inner, inner.function.args)
             inner.ret_void()
             if plan.has_segments:
-                self._combine(b, function.args)
+                self._combine(b, arguments)
             if plan.bias is not None:
-                sum_bias(b, plan, function.args)
+                sum_bias(b, plan, arguments)
         b.ret_void()
         return Emitted(
             self.name,
@@ -109,9 +108,6 @@ class Backward:
                 **({"queries": plan.cut.rows.size * plan.partition.group} if plan.cut.is_known else {}),
             },
         )
-
-    def _function(self, name: str) -> ir.Function:
-        return ir.Function(self.plan.simd.module, KERNEL, name)
 
     def _clear(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> None:
         """Set all cotangents to 0, for an attention without keys or queries."""

@@ -37,11 +37,10 @@ class Forward:
 
     def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.problem
-        function = ir.Function(plan.simd.module, KERNEL, self.name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(plan.simd.module, KERNEL, self.name)
         is_empty = plan.cut.is_known and not (plan.cut.items and p.width)
         if not is_empty:
-            self._items(b, function.args)
+            self._items(b, b.function.args)
         b.ret_void()
         return Emitted(
             self.name,

@@ -16,11 +16,10 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.indexing.indexed import with_index
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, address
+from rlx_cpu.native.llvm.build import I32, address, starting
 from rlx_cpu.native.llvm.elements import held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
-from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.table import native
 
 __all__ = ["emit_rope"]

@@ -152,9 +152,8 @@ def emit_control(
     has_end = not isinstance(node.op, While) or node.op.max_steps is not None
     asks = not has_end or (not isinstance(node.op, If) and us * rounds(node.op) > SHORT_US)
     polls = asks or any(body.polls for body in by_attribute.values())
-    function = ir.Function(module, CALLED, name)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    buffers, _, _, thread, team = function.args
+    b = ir.new_function(module, CALLED, name)
+    buffers, _, _, thread, team = b.function.args
     count = len(node.operands)
     # The positions are those of the `Emitted` below, and the arena's word exists if one of the plans has an arena.
     at = BufferPositions.of(

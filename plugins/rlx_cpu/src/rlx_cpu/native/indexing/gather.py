@@ -19,11 +19,10 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, address, least
+from rlx_cpu.native.llvm.build import I64, address, least, starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
-from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.movement.mover import WIDEST
 from rlx_cpu.native.movement.mover_rows import Rows
 from rlx_cpu.native.table import native

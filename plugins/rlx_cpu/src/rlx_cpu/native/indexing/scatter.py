@@ -17,12 +17,11 @@ from rlx_cpu.native.indexing.chains import Chains
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.indexing.scatter_plan import ScatterCut, Scattering
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, address, copy_bytes, fill_bytes
+from rlx_cpu.native.llvm.build import I64, address, copy_bytes, fill_bytes, starting
 from rlx_cpu.native.llvm.elements import load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import sized
-from rlx_cpu.native.movement.boxes import starting
 
 __all__ = ["emit_scatter", "write_scatter"]
 

@@ -43,11 +43,14 @@ __all__ = [
     "intrinsic",
     "is_floating",
     "least",
+    "masked_load",
+    "masked_store",
     "memory_type",
     "most",
     "prefetch",
     "register_type",
     "splat",
+    "starting",
     "suffix",
     "width",
 ]
@@ -109,6 +112,27 @@ def splat(builder: ir.IRBuilder, value: ir.LlvmValue, lanes: int) -> ir.LlvmValu
     undefined = ir.LlvmConstant(type, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.LlvmConstant(I32, 0))
     return builder.shuffle_vector(first, undefined, ir.LlvmConstant(ir.VectorType(I32, lanes), [0] * lanes))
+
+
+def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]:
+    """A new kernel function: its builder, and its buffers, thread and number of threads."""
+    b = ir.new_function(module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
+    b.function.args[0].add_attribute("noalias")
+    buffers, tid, nthreads = b.function.args
+    return b, buffers, tid, nthreads
+
+
+def masked_load(b: ir.IRBuilder, place: ir.LlvmValue, type: Any, align: int, mask: ir.LlvmValue) -> ir.LlvmValue:
+    """Consecutive elements; lanes that the mask hides are 0, and their memory is not accessed."""
+    function = declare(b.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type])
+    return b.call(function, [place, ir.LlvmConstant(I32, align), mask, constant(type, 0)])
+
+
+def masked_store(b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, align: int, mask: ir.LlvmValue) -> None:
+    """Store consecutive elements; the memory of lanes that the mask hides is not accessed."""
+    types = [value.type, POINTER, I32, mask.type]
+    function = declare(b.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
+    b.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
 
 
 CACHE_LINE = 64

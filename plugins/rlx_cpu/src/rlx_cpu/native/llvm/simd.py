@@ -17,12 +17,13 @@ from rlx_cpu.native.llvm.build import (
     I32,
     I64,
     POINTER,
-    VOID,
     address,
     constant,
     counted,
     declare,
     index,
+    masked_load,
+    masked_store,
     register_type,
     splat,
     suffix,
@@ -84,16 +85,18 @@ def share(
 def transposed(b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> list[ir.LlvmValue]:
     """Vectors of as many lanes as there are vectors, as a matrix, transposed: log₂ rounds of interleaving."""
     lanes = len(rows)
-    half = lanes // 2
-    kind = ir.VectorType(I32, lanes)
-    pairs = [(i, lanes + i) for i in range(lanes)]
-    low = ir.LlvmConstant(kind, [x for p in pairs[:half] for x in p])
-    high = ir.LlvmConstant(kind, [x for p in pairs[half:] for x in p])
-    vectors = list(rows)
+    half, (low, high), vectors = lanes // 2, _interleaved(lanes), list(rows)
     for _ in range(lanes.bit_length() - 1):
         # Interleaving row i with row i + lanes/2 rotates the bits of every element's address by one.
         vectors = [b.shuffle_vector(vectors[i], vectors[i + half], which) for i in range(half) for which in (low, high)]
     return vectors
+
+
+def _interleaved(lanes: int) -> tuple[ir.LlvmConstant, ir.LlvmConstant]:
+    """Return the shuffles of two vectors into lanes in turn: those of the low halves, and those of the high halves."""
+    order = [x for i in range(lanes) for x in (i, lanes + i)]
+    kind = ir.VectorType(I32, lanes)
+    return ir.LlvmConstant(kind, order[:lanes]), ir.LlvmConstant(kind, order[lanes:])
 
 
 class Simd:
@@ -157,9 +160,7 @@ class Simd:
         align = align or self.itemsize
         if mask is None:
             return b.load(pointer, typ=self.vector, align=align)
-        kind = [POINTER, I32, self.mask, self.vector]
-        function = self.intrinsic(f"llvm.masked.load.{self.suffix}.p0", self.vector, kind)
-        return b.call(function, [pointer, ir.LlvmConstant(I32, align), mask, self.zero])
+        return masked_load(b, pointer, self.vector, align, mask)
 
     def store(
         self,
@@ -173,10 +174,8 @@ class Simd:
         align = align or self.itemsize
         if mask is None:
             b.store(value, pointer, align=align)
-            return
-        kind = [self.vector, POINTER, I32, self.mask]
-        function = self.intrinsic(f"llvm.masked.store.{self.suffix}.p0", VOID, kind)
-        b.call(function, [value, pointer, ir.LlvmConstant(I32, align), mask])
+        else:
+            masked_store(b, value, pointer, align, mask)
 
     def store_spread(
         self,
@@ -233,16 +232,11 @@ class Simd:
     def sums(self, b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         """The sum of each of as many vectors as lanes, one per lane: halves on halves, as in `reduce`, all at once."""
         assert len(rows) == self.lanes, "a square block"
-        half = self.lanes // 2
-        kind = ir.VectorType(I32, self.lanes)
-        pairs = [(i, self.lanes + i) for i in range(self.lanes)]
-        low = ir.LlvmConstant(kind, [x for p in pairs[:half] for x in p])
-        high = ir.LlvmConstant(kind, [x for p in pairs[half:] for x in p])
-        vectors = list(rows)
+        shuffles, vectors = _interleaved(self.lanes), list(rows)
         while len(vectors) > 1:
             middle = len(vectors) // 2
             vectors = [
-                b.fadd(*(b.shuffle_vector(vectors[i], vectors[i + middle], which) for which in (low, high)))
+                b.fadd(*(b.shuffle_vector(vectors[i], vectors[i + middle], which) for which in shuffles))
                 for i in range(middle)
             ]
         return vectors[0]

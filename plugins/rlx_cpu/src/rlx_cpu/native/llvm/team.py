@@ -51,10 +51,9 @@ def team_functions(
         wait_for: Builds a loop that ends when the word at a place has a value; returns its number of iterations.
     """
     _help(module)
-    function = ir.Function(module, SHARED, "share")
-    function.linkage = "internal"  # its address is taken, which code in a package reaches by distance only
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    team, run, buffers, max_parts, tid = function.args
+    # its address is taken, which code in a package reaches by distance only
+    b = ir.new_function(module, SHARED, "share", is_internal=True)
+    team, run, buffers, max_parts, tid = b.function.args
     threads = b.load(_at(b, team, _THREADS), typ=I64, align=8)
     alone = b.load(_at(b, team, _ALONE), typ=I64, align=8)
     with b.if_then(b.icmp_signed(">", alone, index(0)), likely=False):
@@ -106,10 +105,8 @@ def help_others(b: ir.IRBuilder, team: ir.LlvmValue, tid: ir.LlvmValue) -> None:
 
 def _help(module: ir.Module) -> None:
     """`help(team, tid)`: parts of the step that is shared, a thread's own share first."""
-    function = ir.Function(module, ir.FunctionType(VOID, [I64, I64]), "help")
-    function.linkage = "internal"
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    team, tid = function.args
+    b = ir.new_function(module, ir.FunctionType(VOID, [I64, I64]), "help", is_internal=True)
+    team, tid = b.function.args
     look, take, run, over = (b.append_basic_block(name) for name in ("look", "take", "run", "over"))
     b.branch(look)
     b.position_at_end(look)

@@ -102,9 +102,8 @@ def write_walk(module: ir.Module, sizes: tuple[int, ...]) -> None:
         module: The module with the function `block`.
         sizes: Bytes of an element of each operand and of the result.
     """
-    function = ir.Function(module, ir.FunctionType(VOID, [*[POINTER] * len(sizes), I64]), _NAME)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    *bases, size = function.args
+    b = ir.new_function(module, ir.FunctionType(VOID, [*[POINTER] * len(sizes), I64]), _NAME)
+    *bases, size = b.function.args
     places = b.alloca(I64, len(sizes))
     is_short = b.icmp_signed("<", size, index(BLOCK))
 

@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.system.records import evolve
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address, least
+from rlx_cpu.native.llvm.build import address, least, starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
@@ -26,15 +26,7 @@ from rlx_cpu.native.movement.mover_rows import Stores, stores_of
 from rlx_cpu.native.movement.sized import sized_move
 from rlx_cpu.native.table import native
 
-__all__ = ["Placed", "emit_boxes", "emit_move", "prepared", "starting"]
-
-
-def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]:
-    """A new kernel function: its builder, and its buffers, thread and number of threads."""
-    function = ir.Function(module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
-    function.args[0].add_attribute("noalias")
-    buffers, tid, nthreads = function.args
-    return ir.IRBuilder(function.append_basic_block("entry")), buffers, tid, nthreads
+__all__ = ["Placed", "emit_boxes", "emit_move", "prepared"]
 
 
 MANY_UNITS = 4

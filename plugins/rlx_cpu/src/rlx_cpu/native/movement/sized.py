@@ -96,9 +96,8 @@ class MoveForm:
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        function = ir.Function(module, KERNEL, name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
-        buffers, part, parts, _ = function.args
+        b = ir.new_function(module, KERNEL, name)
+        buffers, part, parts, _ = b.function.args
         for number, each in enumerate(self.parts):
             to = offset(b, pointer_at(b, buffers, len(self.node.operands) + each.result), unknown(f"to{number}"))
             source = None

@@ -14,10 +14,10 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, address, memory_type
+from rlx_cpu.native.llvm.build import I64, address, memory_type, starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
-from rlx_cpu.native.movement.boxes import emit_boxes, prepared, starting
+from rlx_cpu.native.movement.boxes import emit_boxes, prepared
 from rlx_cpu.native.movement.mover import Mover
 from rlx_cpu.native.table import native
 

@@ -91,12 +91,10 @@ class Radix:
             is_listed: Whether the words at the beginning of scratch say which elements there are; otherwise they are the
                 first `count` of the row.
         """
-        function = ir.Function(module, ir.FunctionType(POINTER, [POINTER, I64, POINTER]), name)
-        function.linkage = "internal"
-        row, count, scratch = function.args
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(module, ir.FunctionType(POINTER, [POINTER, I64, POINTER]), name, is_internal=True)
+        row, count, scratch = b.function.args
         Passes(b, self, row, count, scratch).run(is_listed)
-        return function
+        return b.function
 
 
 class Passes:

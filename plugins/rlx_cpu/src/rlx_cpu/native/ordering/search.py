@@ -96,12 +96,11 @@ def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
     assert isinstance(op, SearchSorted), "registered for searches"
     search = Search.of(op, *(v.type for v in node.present()))
     lines, n, count = search.lines, search.n, search.count
-    function = ir.Function(module, KERNEL, name)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = ir.new_function(module, KERNEL, name)
     if lines * count == 0:
         b.ret_void()
         return Emitted(name, uses_threads=False)
-    buffers, part, parts, _ = function.args
+    buffers, part, parts, _ = b.function.args
     bisection = Bisection(b, search)
     wide, size, itemsize = isa.machine.ordering.search_block, search.keys.dtype.itemsize, search.index.itemsize
     blocks = -(-count // wide)

@@ -26,7 +26,7 @@ from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import product_of
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = ["KERNELS", "machine_with", "product_problem"]
+__all__ = ["KERNELS", "machine_with", "plan_of", "product_problem"]
 
 VERSION: Final = "1"
 """Changes with the meaning of the parameters and with the code of products, so that former choices no longer apply."""
@@ -60,13 +60,13 @@ def product_problem(function: Function, isa: Isa) -> TuningProblem | None:
     layout = function.layout
     if function.kernel not in KERNELS or not _is_reproducible(layout):
         return None
-    plan = _plan(function, isa)
+    plan = plan_of(function, isa)
     if plan.products < MIN_PRODUCTS or not plan.uses_threads:
         return None
     candidates = [Candidate("model")]
     seen = {_schedule(plan)}
     for candidate in _candidates(plan):
-        schedule = _schedule(_plan(function, evolve(isa, machine=machine_with(isa.machine, candidate))))
+        schedule = _schedule(plan_of(function, evolve(isa, machine=machine_with(isa.machine, candidate))))
         if schedule not in seen:
             seen.add(schedule)
             candidates.append(candidate)
@@ -81,7 +81,8 @@ def _is_reproducible(layout: Layout) -> bool:
     return not is_in_loop and (b.is_dense or b.is_bound) and all(place.is_dense for place in places)
 
 
-def _plan(function: Function, isa: Isa) -> ProductPlan:
+def plan_of(function: Function, isa: Isa) -> ProductPlan:
+    """Return the plan of a function's product."""
     product = product_of(function.layout)
     (b,) = function.layout.required(1)
     words = Words.of(new_module("tuning"), isa, product.factors, product.dtype.accumulator)

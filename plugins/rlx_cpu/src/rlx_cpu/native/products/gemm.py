@@ -69,7 +69,7 @@ def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
     by_column = MatrixStrides.of_row(bias_place).by_column
 
     def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
-        bias = EpilogueOperand(pointer_at(b, buffers, 2), by_column=by_column, dtype=bias_place.type.dtype)
+        bias = EpilogueOperand(pointer_at(b, buffers, 2), by_column, bias_place.type.dtype)
         stages = GemmEpilogue((add(simd, bias),))
         if op.activation is None:
             return stages

@@ -19,7 +19,7 @@ from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import Condition
-from rlx_core.system.records import evolve, frozen
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import prefetch
@@ -236,8 +236,8 @@ class Tensor:
 
     def load(self, b: ir.IRBuilder, simd: Simd, position: TileElements) -> ir.LlvmValue:
         """Return the elements at a position."""
-        here = EpilogueOperand(self._row(b, position), by_column=self.strides[-1], dtype=self.place.type.dtype)
-        return here.load(b, simd, evolve(position, row=index(0)))
+        row = EpilogueOperand(self._row(b, position), self.strides[-1], self.place.type.dtype)
+        return row.load(b, simd, position)
 
     def store(self, b: ir.IRBuilder, simd: Simd, value: ir.LlvmValue, position: TileElements) -> None:
         """Write the elements at a position of a result."""

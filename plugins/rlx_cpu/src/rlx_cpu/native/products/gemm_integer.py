@@ -56,12 +56,11 @@ class _Integers:
 
     def emit(self) -> Emitted:
         p, simd = self.product, self.simd
-        function = ir.Function(simd.module, KERNEL, self.name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(simd.module, KERNEL, self.name)
         vectors, tiles = -(-p.n // simd.lanes), self.rows.pieces
         items, products = p.entries * tiles * vectors, p.m * p.n * p.k * p.entries
         if items:
-            buffers, part, parts, _ = function.args
+            buffers, part, parts, _ = b.function.args
             a, right, c = (pointer_at(b, buffers, i) for i in range(3))
             with counting(b, *share(b, items, part, parts)) as item:
                 vector, unit = b.srem(item, index(vectors)), b.sdiv(item, index(vectors))

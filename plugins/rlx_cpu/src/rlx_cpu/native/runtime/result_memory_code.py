@@ -120,9 +120,8 @@ class _AllocatorCode:
         b.ret_void()
 
     def write_new_zeroed(self) -> None:
-        function = ir.Function(self.module, ir.FunctionType(POINTER, [POINTER, I64, I64]), "new_zeroed")
-        state, count, size = function.args
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(self.module, ir.FunctionType(POINTER, [POINTER, I64, I64]), "new_zeroed")
+        state, count, size = b.function.args
         nbytes = b.mul(count, size)
         block = b.call(self.new, [state, nbytes])
         with b.if_then(b.icmp_unsigned("!=", block, _NULL)):
@@ -132,9 +131,8 @@ class _AllocatorCode:
         b.ret(block)
 
     def write_resized(self) -> None:
-        function = ir.Function(self.module, ir.FunctionType(POINTER, [POINTER, POINTER, I64]), "resized")
-        state, old, size = function.args
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(self.module, ir.FunctionType(POINTER, [POINTER, POINTER, I64]), "resized")
+        state, old, size = b.function.args
         block = b.call(self.new, [state, size])
         both = b.and_(b.icmp_unsigned("!=", old, _NULL), b.icmp_unsigned("!=", block, _NULL))
         with b.if_then(both):

@@ -21,13 +21,12 @@ from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CACHE_LINE, I32, Variable, address, constant, prefetch, splat, width
+from rlx_cpu.native.llvm.build import CACHE_LINE, I32, Variable, address, constant, prefetch, splat, starting, width
 from rlx_cpu.native.llvm.elements import for_memory, held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times, transposed
 from rlx_cpu.native.llvm.sizes import is_known, sized
-from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.scans.running import Running
 

@@ -20,12 +20,11 @@ from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, Variable, address, constant, register_type, splat, width
+from rlx_cpu.native.llvm.build import I32, I64, Variable, address, constant, register_type, splat, starting, width
 from rlx_cpu.native.llvm.elements import load_elements, pieces
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known
-from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.table import native
 
 __all__ = ["emit_position"]
