@@ -150,6 +150,7 @@ def emit_control(
     faults, kinds = _numbered(fault for body in by_attribute.values() for fault in body.faults)
     us = sum(estimated_us(step, isa.machine.speed) for plan in plans.values() for step in plan.steps)
     has_end = not isinstance(node.op, While) or node.op.max_steps is not None
+    # A loop that may not end, or that takes long enough to notice, has to let signals be handled: Ctrl-C would wait for its end.
     asks = not has_end or (not isinstance(node.op, If) and us * rounds(node.op) > SHORT_US)
     polls = asks or any(body.polls for body in by_attribute.values())
     b = ir.new_function(module, CALLED, name)
@@ -166,6 +167,7 @@ def emit_control(
     status = None if at.status is None else pointer_at(b, buffers, at.status)
     arena = buffers if at.arena is None else address(b, pointer_at(b, buffers, at.arena), offset)
     memory = BodyMemory(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
+    # Iterations between two polls: about `POLL_US` of work, however short an iteration is estimated to be.
     turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0
     frame = LoopFrame(b, isa, pointers[:count], pointers[count:], memory, scratch, status, turns, kinds)
     op: Any = node.op
@@ -311,7 +313,7 @@ def _carry(f: LoopFrame, carries: int, body: Body, inputs: Sequence[ir.LlvmValue
     crossing = _crossing(body, carries)
     places: dict[int, ir.LlvmValue] = {}
     start = 0
-    for number in crossing:
+    for number in crossing:  # copied first, because the carry that it is read from may be written before it
         places[number] = address(b, f.aside, start)
         start += aligned(outputs[number].type.static_nbytes)
         move(b, f.isa, outputs[number], body.placed(number), body.output(b, number, f.memory, inputs), places[number])

@@ -6,7 +6,7 @@ else is the same in both. A value is a scalar or a vector of the kernel's lanes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,6 +49,7 @@ __all__ = [
     "most",
     "prefetch",
     "register_type",
+    "shuffled",
     "splat",
     "starting",
     "suffix",
@@ -111,7 +112,7 @@ def splat(builder: ir.IRBuilder, value: ir.LlvmValue, lanes: int) -> ir.LlvmValu
         return ir.LlvmConstant(type, [value] * lanes)
     undefined = ir.LlvmConstant(type, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.LlvmConstant(I32, 0))
-    return builder.shuffle_vector(first, undefined, ir.LlvmConstant(ir.VectorType(I32, lanes), [0] * lanes))
+    return shuffled(builder, first, undefined, [0] * lanes)
 
 
 def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]:
@@ -133,6 +134,12 @@ def masked_store(b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, alig
     types = [value.type, POINTER, I32, mask.type]
     function = declare(b.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
     b.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
+
+
+def shuffled(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, lanes: Iterable[int]) -> ir.LlvmValue:
+    """A vector of lanes of two vectors, counted through both."""
+    order = list(lanes)
+    return b.shuffle_vector(x, y, ir.LlvmConstant(ir.VectorType(I32, len(order)), order))
 
 
 CACHE_LINE = 64

@@ -25,6 +25,7 @@ from rlx_cpu.native.llvm.build import (
     masked_load,
     masked_store,
     register_type,
+    shuffled,
     splat,
     suffix,
 )
@@ -217,10 +218,7 @@ class Simd:
         width = self.lanes
         while width > 1:
             width //= 2
-            kind = ir.VectorType(I32, width)
-            low, high = (
-                b.shuffle_vector(value, value, ir.LlvmConstant(kind, list(range(s, s + width)))) for s in (0, width)
-            )
+            low, high = (shuffled(b, value, value, range(start, start + width)) for start in (0, width))
             value = b.fadd(low, high) if combine == "add" else self.maximum(b, low, high)
         return b.extract_element(value, ir.LlvmConstant(I32, 0))
 

@@ -5,7 +5,7 @@ Every access states the alignment of its element. A bool is a bit in registers a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rlx_core.codegen.loops import Load, Store
 from rlx_core.ir.dtypes import DType
@@ -23,6 +23,7 @@ from rlx_cpu.native.llvm.build import (
     memory_type,
     prefetch,
     scaled,
+    shuffled,
     splat,
     width,
 )
@@ -124,7 +125,7 @@ class KernelBuffers:
             both = b.load(start, typ=type, align=width)
         else:
             both = masked_load(b, start, type, width, self._mask(2 * lanes, 2 * position.active))
-        return b.shuffle_vector(both, ir.LlvmConstant(type, ir.Undefined), numbers(range(part, 2 * lanes, 2)))
+        return shuffled(b, both, ir.LlvmConstant(type, ir.Undefined), range(part, 2 * lanes, 2))
 
     def store_pair(self, store: Store, position: Position, re: ir.LlvmValue, im: ir.LlvmValue) -> None:
         """Write both parts of neighbouring elements, interleaved; `store` is the store of the real parts."""
@@ -132,7 +133,7 @@ class KernelBuffers:
         assert isinstance(position.active, int), "complex elements have no code for sizes that are not known"
         place = self.place(store, position)
         sides = splat(b, re, lanes), splat(b, im, lanes)
-        both = b.shuffle_vector(*sides, numbers(k + side for k in range(lanes) for side in (0, lanes)))
+        both = shuffled(b, *sides, (k + side for k in range(lanes) for side in (0, lanes)))
         if position.active == lanes:
             b.store(both, place, align=width)
         else:
@@ -203,9 +204,3 @@ class KernelBuffers:
         if dtype.kind != "bool":
             return value
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))
-
-
-def numbers(lanes: Iterable[int]) -> ir.LlvmConstant:
-    """Return the mask of a shuffle."""
-    indices = list(lanes)
-    return ir.LlvmConstant(ir.VectorType(I32, len(indices)), indices)

@@ -148,12 +148,12 @@ class Loops:
     def rows_of(self, positions: Sequence[Position], block: ir.LlvmValue | None) -> None:
         """Emit all loops of a unit's row, then the stores of per-row values."""
         self.values.start_unit()
-        if self.shape.rows_at_once > 1:
+        if self.shape.rows_at_once > 1:  # short rows, written out: what they share is loaded once
             (nest,) = self.shape.plan.nests
             with self._shared():
                 self.step(nest, positions, {}, 0)
             return
-        if len(positions) > 1 or self.shape.strip > 1:
+        if len(positions) > 1 or self.shape.strip > 1:  # reductions in lanes: all of a strip go through one loop
             (nest,), finish = self.shape.plan.nests, self.shape.plan.finish
             strip = self.reduce_strip(nest, positions)
             with self._shared():
@@ -162,7 +162,9 @@ class Loops:
                 ]
                 self._store_all(finish, positions, computed)
             return
-        (position,) = positions
+        (position,) = (
+            positions  # one row, or one vector of rows: loop after loop, with kept values in memory between them
+        )
         for number, nest in enumerate(self.shape.plan.nests):
             self.memory = self.values.memory = evolve(self.memory, loop=number)
             self.nest(nest, position, block)
@@ -335,6 +337,7 @@ class Loops:
         b, shape = self.builder, self.shape
         full_vectors = shape.size // shape.lanes
         line = self._line(nest)
+        # Each accumulator takes every `UNROLL`th vector: one alone would wait for the latency of each addition.
         unroll = max(UNROLL, line) if totals and full_vectors >= 2 * UNROLL else line
         bundles = full_vectors // unroll * unroll
         if bundles:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import prod
 
-from rlx_core.codegen.movement.boxes import Box, simplified, split
+from rlx_core.codegen.movement.boxes import Box, split
 from rlx_core.codegen.movement.tilings import TILINGS, boxes_of
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
@@ -21,7 +21,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.movement.common import common_move
-from rlx_cpu.native.movement.mover import Mover, in_loop_order, in_words, is_transposed
+from rlx_cpu.native.movement.mover import Mover, canonical, in_loop_order, is_transposed
 from rlx_cpu.native.movement.mover_rows import Stores, stores_of
 from rlx_cpu.native.movement.sized import sized_move
 from rlx_cpu.native.table import native
@@ -85,10 +85,7 @@ def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.LlvmV
 
 def prepared(isa: Isa, box: Box, itemsize: int) -> list[tuple[Box, int]]:
     """The box in axes of loops, the outer ones many enough to be shared out, with the size of its elements."""
-    box, itemsize = in_words(box, itemsize)
-    if box.operand is None:
-        box = evolve(box, axes=tuple(evolve(a, source=a.to) for a in box.axes))  # zeros have the layout of the result
-    box = simplified(box, itemsize)
+    box, itemsize = canonical(box, itemsize)
     last = box.axes[-1]
     block = isa.machine.movement.unit_nbytes // itemsize
     pieces = split(box, block) if last.count > 2 * block and last.to == itemsize else (box,)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from rlx_core.codegen.movement.boxes import Axis, Box
+from rlx_core.codegen.movement.boxes import Axis, Box, simplified
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, address, least, prefetch
@@ -20,7 +20,7 @@ from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, transposed
 from rlx_cpu.native.movement.mover_rows import Rows, Stores
 
-__all__ = ["WIDEST", "Mover", "in_loop_order", "in_words", "is_transposed"]
+__all__ = ["WIDEST", "Mover", "canonical", "in_loop_order", "is_transposed"]
 
 WIDEST = 8
 """Bytes of the largest element that moves in one piece; a complex number of 16 is two."""
@@ -38,6 +38,14 @@ def in_words(box: Box, itemsize: int) -> tuple[Box, int]:
         return box, itemsize
     pair = Axis(itemsize // WIDEST, WIDEST, WIDEST if box.operand is not None else 0)
     return evolve(box, axes=(*box.axes, pair)), WIDEST
+
+
+def canonical(box: Box, itemsize: int) -> tuple[Box, int]:
+    """Return a box in words with its axes merged, and the size of a word; zeros have the layout of the result."""
+    box, itemsize = in_words(box, itemsize)
+    if box.operand is None:
+        box = evolve(box, axes=tuple(evolve(a, source=a.to) for a in box.axes))
+    return simplified(box, itemsize), itemsize
 
 
 def is_transposed(axes: Sequence[Axis], itemsize: int) -> bool:

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from rlx_core.codegen.movement.boxes import Axis
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CACHE_LINE, I32, I64, address, copy_bytes, fill_bytes, splat
+from rlx_cpu.native.llvm.build import CACHE_LINE, I64, address, copy_bytes, fill_bytes, shuffled, splat
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset
@@ -133,12 +133,11 @@ class Rows:
     def _reversed(self, to: ir.LlvmValue, source: ir.LlvmValue, count: int) -> None:
         """A row from its end, which is where `source` points."""
         b, lanes, size = self.builder, self.lanes, self.itemsize
-        order = ir.LlvmConstant(ir.VectorType(I32, lanes), list(range(lanes - 1, -1, -1)))
         first = address(b, source, -(lanes - 1) * size)
 
         def reversed_vector(i: Place) -> ir.LlvmValue:
             vector = self._load(self._at(first, i, -1))
-            return b.shuffle_vector(vector, vector, order)
+            return shuffled(b, vector, vector, range(lanes - 1, -1, -1))
 
         self._vectors(to, count, count, reversed_vector, lambda i: self._one(self._at(source, i, -1)))
 
@@ -165,9 +164,7 @@ class Rows:
                 place if number == 0 else k if whose < number else lanes + place
                 for k, (whose, place) in enumerate(origins)
             ]
-            gathered = self.builder.shuffle_vector(
-                gathered, read[number], ir.LlvmConstant(ir.VectorType(I32, lanes), order)
-            )
+            gathered = shuffled(self.builder, gathered, read[number], order)
         return gathered
 
     def singly(self, to: ir.LlvmValue, source: ir.LlvmValue | None, axis: Axis) -> None:

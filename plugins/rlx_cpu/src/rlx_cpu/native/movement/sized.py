@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final, Literal
 
-from rlx_core.codegen.movement.boxes import Axis, Box, simplified
+from rlx_core.codegen.movement.boxes import Axis, Box
 from rlx_core.codegen.movement.tilings import boxes_of
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.unknown import said, unknown
@@ -26,7 +26,7 @@ from rlx_cpu.native.llvm.build import KERNEL
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
-from rlx_cpu.native.movement.mover import Mover, in_loop_order, in_words, is_transposed
+from rlx_cpu.native.movement.mover import Mover, canonical, in_loop_order, is_transposed
 from rlx_cpu.native.movement.mover_rows import LONGEST_STEP, Rows
 
 __all__ = ["MoveForm", "sized_move"]
@@ -142,12 +142,7 @@ def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[t
     """The boxes for some sizes, each with what code knows of it; `None` where code for the size moves them better."""
     boxes: list[tuple[Part, Box]] = []
     for box in boxes_of(bind_op(node.op, sizes), layout):
-        words, itemsize = in_words(box, layout.results[box.result].type.dtype.itemsize)
-        if box.operand is None:
-            words = evolve(
-                words, axes=tuple(evolve(a, source=a.to) for a in words.axes)
-            )  # zeros have the layout of the result
-        simple = simplified(words, itemsize)
+        simple, itemsize = canonical(box, layout.results[box.result].type.dtype.itemsize)
         simple = evolve(simple, axes=in_loop_order(simple.axes, itemsize))
         max_elements = isa.machine.movement.unit_nbytes // itemsize
         within = axes_within(simple, step_of(node.types[box.result], layout.results[box.result]), max_elements)

@@ -85,18 +85,21 @@ def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
                 mover = Mover(builder, isa, width)
                 mover.move(address(builder, to, piece.to), address(builder, read, piece.start), piece.axes)
 
-    count = 1 if axis is None else shape[axis]
-    step, source_step = (0, 0) if axis is None else (y.strides[axis], x.strides[axis])
+    if axis is None:  # one element is one slab
+        count, reach, begin, (step, source_step, new_step) = 1, 1, index(0), (0, 0, 0)
+    else:
+        count, reach, begin = shape[axis], window[axis], starts[axis]
+        step, source_step, new_step = (place.strides[axis] for place in (y, x, new))
     low, high = share(builder, count, tid, nthreads)
     with counting(builder, low, high) as i:
         with builder.if_then(is_elsewhere):
             slab(shape, x, offset(builder, to, (i, step)), offset(builder, origin, (i, source_step)))
-        begin = index(0) if axis is None else starts[axis]
+        # As an unsigned number, a position before the window lies behind it.
         inside = builder.sub(i, begin)
-        with builder.if_then(builder.icmp_unsigned("<", inside, index(1 if axis is None else window[axis]))):
+        with builder.if_then(builder.icmp_unsigned("<", inside, index(reach))):
             others = [(starts[a], y.strides[a]) for a in other_axes]
             place = offset(builder, to, (i, step), *others)
-            slab(window, new, place, offset(builder, update, (inside, 0 if axis is None else new.strides[axis])))
+            slab(window, new, place, offset(builder, update, (inside, new_step)))
     builder.ret_void()
     return Emitted(name, uses_threads=count > 1 and y.type.static_nbytes >= isa.machine.serial_nbytes)
 

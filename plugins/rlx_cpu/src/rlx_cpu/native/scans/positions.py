@@ -20,7 +20,18 @@ from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, Variable, address, constant, register_type, splat, starting, width
+from rlx_cpu.native.llvm.build import (
+    I32,
+    I64,
+    Variable,
+    address,
+    constant,
+    register_type,
+    shuffled,
+    splat,
+    starting,
+    width,
+)
 from rlx_cpu.native.llvm.elements import load_elements, pieces
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
@@ -156,8 +167,7 @@ class PositionSearch:
         b = self.builder
         if lanes == 1:
             return b.extract_element(value, ir.LlvmConstant(I32, start))
-        order = ir.LlvmConstant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
-        return b.shuffle_vector(value, value, order)
+        return shuffled(b, value, value, range(start, start + lanes))
 
     def across(self, source: ir.LlvmValue, to: ir.LlvmValue, lanes: int) -> None:
         """Neighbouring lines: lanes are lines."""
