@@ -240,7 +240,7 @@ class BufferPositions:
 
     Attributes:
         first: Position of the first operand; the other operands and the results follow.
-        workspace, status, arena: `None` for a function without one; the arena is that of nested graphs.
+        workspace, status, arena: `None` for a function without one; nested graphs have an arena.
         packs: Positions of the packs, then of the hoisted operands.
         end: Position after the last address.
     """

@@ -2,7 +2,7 @@
 
 Tiles have every height up to a maximum, as for products, and keys are in blocks whose width does not depend on how many there
 are. Forward, sums are rescaled as often as in code for the size, or more often: results agree with it to a few roundings.
-Backward, the row stride of the weights is a run-time argument, and the order of summation is that of code for the known size if
+Backward, the row stride of the weights is a run-time argument, and sums are in the same order as in code for the known size if
 both have tiles of the same kind, which is so from two vectors of keys on.
 """
 

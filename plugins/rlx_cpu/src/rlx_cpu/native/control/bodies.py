@@ -29,7 +29,7 @@ class BodyStep:
     """A step of a body.
 
     Attributes:
-        at: Positions of its function's addresses in the table of the body.
+        positions: Positions of its function's addresses in the table of the body.
         packs: For each pack of the step, the index of the outer step's pack that contains it, and its stride in bytes per
             iteration.
         hoisted: Offset of each hoisted pack in the memory for them.
@@ -37,7 +37,7 @@ class BodyStep:
 
     step: Step
     emitted: Emitted
-    at: BufferPositions
+    positions: BufferPositions
     packs: tuple[tuple[int, int], ...]
     hoisted: tuple[int, ...]
 
@@ -119,26 +119,26 @@ class Body:
             base = self._base(b, alias, memory, known)
             b.store(base, self._word(b, value), align=8)
         for inside in self.steps:
-            at = inside.at
-            if at.workspace is not None:
+            positions = inside.positions
+            if positions.workspace is not None:
                 workspace = address(b, memory.scratch, -inside.emitted.shared_stride)
-                b.store(workspace, self._word(b, at.workspace), align=8)
+                b.store(workspace, self._word(b, positions.workspace), align=8)
             packs = len(inside.packs)
-            for word, (pack, _) in zip(at.packs[:packs], inside.packs, strict=True):
+            for word, (pack, _) in zip(positions.packs[:packs], inside.packs, strict=True):
                 b.store(memory.packs[pack], self._word(b, word), align=8)
-            for word, offset in zip(at.packs[packs:], inside.hoisted, strict=True):
+            for word, offset in zip(positions.packs[packs:], inside.hoisted, strict=True):
                 b.store(address(b, memory.hoisted, offset), self._word(b, word), align=8)
-            if at.arena is not None:
+            if positions.arena is not None:
                 assert inside.step.workspace is not None, "the arenas of its graphs are in its workspace"
-                b.store(address(b, memory.arena, inside.step.workspace.offset), self._word(b, at.arena), align=8)
-            if at.status is not None:
-                b.store(self._begin_status(b, inside, memory), self._word(b, at.status), align=8)
+                b.store(address(b, memory.arena, inside.step.workspace.offset), self._word(b, positions.arena), align=8)
+            if positions.status is not None:
+                b.store(self._begin_status(b, inside, memory), self._word(b, positions.status), align=8)
         for inside in self.steps:
             for hoisted_pack in inside.emitted.held:
                 self._call(b, inside, hoisted_pack.function, is_shared=True)
 
     def _begin_status(self, b: ir.IRBuilder, inside: BodyStep, memory: BodyMemory) -> ir.LlvmValue:
-        """Return the address of a step's status words, which are set once: what a body reports is handed on at once."""
+        """Return the address of a step's status words, which are set once: the outer step takes over a report at once."""
         with b.goto_entry_block():
             words = b.alloca(I64, 4)
             words.align = 8
@@ -162,7 +162,7 @@ class Body:
         """Have packs that each round has its own of lie where this round's are."""
         assert self.memory is not None, "begin comes first"
         for inside in self.steps:
-            for word, (pack, stride) in zip(inside.at.packs, inside.packs, strict=False):  # hoisted ones follow
+            for word, (pack, stride) in zip(inside.positions.packs, inside.packs, strict=False):  # hoisted ones follow
                 if stride:
                     place = address(b, self.memory.packs[pack], b.mul(turn, index(stride)))
                     b.store(place, self._word(b, word), align=8)
@@ -179,7 +179,7 @@ class Body:
         assert self.table is not None, "begin comes first"
         assert self.memory is not None, "begin comes first"
         function, team, thread = b.module.globals[name], self.memory.team, self.memory.thread
-        buffers = address(b, self.table, 8 * inside.at.first)
+        buffers = address(b, self.table, 8 * inside.positions.first)
         alone = [buffers, index(0), index(1), thread, team][: len(function.args)]
         if not is_shared:
             b.call(function, alone)
@@ -230,7 +230,7 @@ class Body:
             node = inside.step.node
             for i, value in enumerate((*node.operands, *node.results)):
                 if value is not None:
-                    yield inside.at.first + i, placement(value, self.lir.aliases)
+                    yield inside.positions.first + i, placement(value, self.lir.aliases)
 
     def _word(self, b: ir.IRBuilder, number: int) -> ir.LlvmValue:
         assert self.table is not None, "begin comes first"

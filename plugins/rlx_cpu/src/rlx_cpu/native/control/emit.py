@@ -157,15 +157,15 @@ def emit_control(
     buffers, _, _, thread, team = b.function.args
     count = len(node.operands)
     # The positions are those of the `Emitted` below, and the arena's word exists if one of the plans has an arena.
-    at = BufferPositions.of(
+    positions = BufferPositions.of(
         node, has_workspace=shared + workspace > 0, packs=len(bodies.packs), has_status=bool(faults) or polls,
         has_arena=any(plan.arena_nbytes for plan in plans.values()),
     )  # fmt: skip
     pointers = [pointer_at(b, buffers, k) for k in range(count + len(node.results))]
-    scratch = buffers if at.workspace is None else pointer_at(b, buffers, at.workspace)
-    packs = [pointer_at(b, buffers, k) for k in at.packs]
-    status = None if at.status is None else pointer_at(b, buffers, at.status)
-    arena = buffers if at.arena is None else address(b, pointer_at(b, buffers, at.arena), offset)
+    scratch = buffers if positions.workspace is None else pointer_at(b, buffers, positions.workspace)
+    packs = [pointer_at(b, buffers, k) for k in positions.packs]
+    status = None if positions.status is None else pointer_at(b, buffers, positions.status)
+    arena = buffers if positions.arena is None else address(b, pointer_at(b, buffers, positions.arena), offset)
     memory = BodyMemory(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
     # Iterations between two polls: about `POLL_US` of work, however short an iteration is estimated to be.
     turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0

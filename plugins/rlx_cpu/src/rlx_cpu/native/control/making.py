@@ -69,11 +69,11 @@ class Bodies:
             if all(t.size == 0 for t in step.node.types):
                 continue
             emitted = self._function(step, inner_layout(step, lir, sources))
-            at = BufferPositions.of_step(step, emitted, words)
-            words = at.end
+            positions = BufferPositions.of_step(step, emitted, words)
+            words = positions.end
             packs = tuple(self._pack(each, step, lir, sources) for each in emitted.packs)
             hoisted = tuple(self._hold(each.nbytes) for each in emitted.held)
-            steps.append(BodyStep(step, emitted, at, packs, hoisted))
+            steps.append(BodyStep(step, emitted, positions, packs, hoisted))
         constants = {
             n.result: self._constant(n.op.value.array.tobytes()) for n in lir.graph.nodes if isinstance(n.op, Constant)
         }

@@ -61,8 +61,8 @@ def team_functions(
         b.call(b.inttoptr(run, POINTER), [b.inttoptr(buffers, POINTER), index(0), index(1), tid, index(0)], CALLED)
         b.ret_void()
     begun = b.call(module.globals["clock"], [])
-    wanted = b.select(b.icmp_signed("<", max_parts, threads), threads, max_parts)
-    parts = least(b, wanted, index(MOST_SHARED))
+    requested = b.select(b.icmp_signed("<", max_parts, threads), threads, max_parts)
+    parts = least(b, requested, index(MOST_SHARED))
     for value, offset in ((run, _FUNCTION), (buffers, _BUFFERS), (parts, _PARTS), (index(0), _DONE)):
         b.store(value, _at(b, team, offset), align=8)
     number = b.add(b.lshr(_claimed(b, team), index(_HALF)), index(1))

@@ -44,7 +44,7 @@ class FoldedForm:
     """A convolution product for any number of images.
 
     Attributes:
-        code: Its layout is that of operands and results for all sizes.
+        code: The code, with a layout for all sizes.
     """
 
     code: ProductCode

@@ -93,7 +93,8 @@ _BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 
 def product_of(layout: Layout) -> MatrixProduct:
     """The product of a layout."""
-    return MatrixProduct.of(*layout.required(0, 1), layout.results[0])
+    a, b = layout.required(0, 1)
+    return MatrixProduct.of(a, b, layout.results[0])
 
 
 @frozen(eq=False)

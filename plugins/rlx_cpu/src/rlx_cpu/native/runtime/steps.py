@@ -174,10 +174,18 @@ def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> Co
     for number, (each, code, call_sizes) in sorted(native.items()):
         step = lir.steps[number]
         assert not each.held, "only steps inside loops have operands that are held"
-        at = BufferPositions.of_step(step, each, words + len(call_sizes))
-        words = at.end
+        positions = BufferPositions.of_step(step, each, words + len(call_sizes))
+        words = positions.end
         steps[number] = NativeStep(
-            step, each, code, at.first, at.workspace, tuple(at.packs), at.status, at.arena, call_sizes
+            step,
+            each,
+            code,
+            positions.first,
+            positions.workspace,
+            tuple(positions.packs),
+            positions.status,
+            positions.arena,
+            call_sizes,
         )
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
     codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
