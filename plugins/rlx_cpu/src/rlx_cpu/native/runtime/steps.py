@@ -177,16 +177,9 @@ def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> Co
         positions = BufferPositions.of_step(step, each, words + len(call_sizes))
         words = positions.end
         steps[number] = NativeStep(
-            step,
-            each,
-            code,
-            positions.first,
-            positions.workspace,
-            tuple(positions.packs),
-            positions.status,
-            positions.arena,
-            call_sizes,
-        )
+            step, each, code, positions.first, positions.workspace, tuple(positions.packs),
+            positions.status, positions.arena, call_sizes,
+        )  # fmt: skip
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
     codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
     return CompiledSteps(codes, steps, words, scratch, settings)
