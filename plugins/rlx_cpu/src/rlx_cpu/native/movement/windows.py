@@ -85,6 +85,7 @@ def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
                 mover = Mover(builder, isa, width)
                 mover.move(address(builder, to, piece.to), address(builder, read, piece.start), piece.axes)
 
+    begin: ir.LlvmValue
     if axis is None:  # one element is one slab
         count, reach, begin, (step, source_step, new_step) = 1, 1, index(0), (0, 0, 0)
     else:
