@@ -67,10 +67,15 @@ def cut(length: int, limit: int, lines: int = 1) -> Cut:
     return Cut(size, pieces - (size * pieces - length), pieces * lines, lines)
 
 
-def unknown_cut(name: str, limit: int) -> Cut:
-    """Return a partition with unknown numbers, whose values `numbers` returns for the same name."""
+def unknown_cut(name: str, limit: int = 0, *, is_in_lines: bool = False) -> Cut:
+    """Return a partition with unknown numbers, whose values `numbers` returns for the same name.
+
+    Args:
+        limit: The largest possible size; 0 if it is the caller's concern.
+        is_in_lines: Whether the number of lines is unknown too; otherwise there is one.
+    """
     size, many, pieces = (unknown(f"{name}_{part}") for part in _PARTS)
-    return Cut(size, many, pieces, most=limit)
+    return Cut(size, many, pieces, unknown(f"{name}_lines") if is_in_lines else 1, limit)
 
 
 def numbers(name: str, known: Cut) -> dict[str, int]:

@@ -66,6 +66,12 @@ class Layout:
     operands: tuple[Place | None, ...]
     results: tuple[Place, ...]
 
+    def required(self, *positions: int) -> tuple[Place, ...]:
+        """Return the places of operands that the op requires, by their positions; all operands by default."""
+        places = [self.operands[i] for i in positions] if positions else self.operands
+        assert all(place is not None for place in places), "an op has the operands that it requires"
+        return tuple(place for place in places if place is not None)
+
 
 @frozen
 class Fault:

@@ -52,6 +52,7 @@ __all__ = [
     "STATUS_ASK",
     "STATUS_LEFT",
     "STATUS_RECORD",
+    "BufferPositions",
     "Call",
     "Emit",
     "EmitNested",
@@ -230,6 +231,47 @@ class Emitted:
     def shared_stride(self) -> int:
         """Bytes in front of the threads' workspaces."""
         return aligned(self.shared_workspace)
+
+
+@frozen
+class BufferPositions:
+    """Positions of addresses in the `buffers` of a step's function, in the order of the convention above.
+
+    Attributes:
+        first: Position of the first operand; the other operands and the results follow.
+        workspace, status, arena: `None` for a function without one; nested graphs have an arena.
+        packs: Positions of the packs, then of the hoisted operands.
+        end: Position after the last address.
+    """
+
+    first: int
+    workspace: int | None
+    packs: range
+    status: int | None
+    arena: int | None
+    end: int
+
+    @classmethod
+    def of(
+        cls, node: Node, first: int = 0, *, has_workspace: bool, packs: int, has_status: bool, has_arena: bool
+    ) -> BufferPositions:
+        """Return the positions for a step's node, its first operand at `first`."""
+        workspace = first + len(node.operands) + len(node.results)
+        start = workspace + has_workspace
+        status = start + packs
+        arena = status + has_status
+        return cls(
+            first, workspace if has_workspace else None, range(start, status), status if has_status else None,
+            arena if has_arena else None, arena + has_arena,
+        )  # fmt: skip
+
+    @classmethod
+    def of_step(cls, step: Step, emitted: Emitted, first: int) -> BufferPositions:
+        """Return the positions for an emitted function, its first operand at `first`."""
+        return cls.of(
+            step.node, first, has_workspace=emitted.has_workspace, packs=len(emitted.packs) + len(emitted.held),
+            has_status=emitted.has_status, has_arena=bool(step.nested) and step.workspace is not None,
+        )  # fmt: skip
 
 
 class Emit(Protocol):

@@ -22,7 +22,7 @@ from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.llvm.objects import Function, key_of
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.machine import MACHINE, assuming
-from rlx_cpu.native.products.candidates import KERNELS, machine_with, product_problem
+from rlx_cpu.native.products.candidates import KERNELS, machine_with, plan_of, product_problem
 from rlx_cpu.native.products.gemm import matmul
 from rlx_cpu.native.runtime.steps import emit_step
 from rlx_cpu.native.sharing import SHARING
@@ -59,6 +59,20 @@ def test_the_default_comes_first_and_changes_no_parameter() -> None:
     assert problem.default == Candidate("model")
     assert machine_with(MACHINE, problem.default) == MACHINE
     assert 3 <= len(problem.candidates) <= 20
+
+
+@pytest.mark.parametrize("rows", [1, 17, 512])
+def test_candidates_have_the_tiles_and_the_blocks_of_terms_of_the_default(rows: int) -> None:
+    """What the order of summation follows from: otherwise a tuned program would give other bits."""
+    function = function_of(MatMul(), f"f32[{rows}, 3000]", "f32[3000, 1536]")
+    problem = problem_of(function)
+
+    def sums_of(candidate: Candidate) -> tuple[object, ...]:
+        blocks = plan_of(function, evolve(ISA, machine=machine_with(MACHINE, candidate))).blocks
+        return blocks.rows, blocks.panels, blocks.depth
+
+    assert len(problem.candidates) > 1
+    assert {sums_of(candidate) for candidate in problem.candidates} == {sums_of(problem.default)}
 
 
 def test_a_problem_prints_on_one_line() -> None:

@@ -13,8 +13,8 @@ from rlx_core.codegen.attention import ScoresStrides
 from rlx_core.ir.dims import Dim
 from rlx_core.ops.attention_masks import aligned_shape
 from rlx_cpu.native.attention.backward_plan import DBIAS, BackwardPlan
-from rlx_cpu.native.attention.parts import register
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import Variable
 from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.llvm.stored import Stored
@@ -76,12 +76,11 @@ def _shape(plan: BackwardPlan) -> tuple[Dim, Dim, Dim, Dim]:
 def _sum(b: ir.IRBuilder, plan: BackwardPlan, first: ir.LlvmValue, axes: Sequence[tuple[Dim, Dim]]) -> ir.LlvmValue:
     """The sum of vectors over axes, each with its size and the bytes of a step; the last runs fastest."""
     simd = plan.simd
-    total = register(b, simd, simd.zero)
-    b.store(simd.zero, total, align=simd.itemsize)
+    total = Variable.of(b, simd.zero)
+    total.set(b, simd.zero)
     with ExitStack() as loops:
         place = first
         for size, step in axes:
             place = offset(b, place, (loops.enter_context(counting(b, 0, size)), step))
-        so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
-        b.store(b.fadd(so_far, simd.load(b, place, align=simd.nbytes)), total, align=simd.itemsize)
-    return b.load(total, typ=simd.vector, align=simd.itemsize)
+        total.set(b, b.fadd(total.value(b), simd.load(b, place, align=simd.nbytes)))
+    return total.value(b)

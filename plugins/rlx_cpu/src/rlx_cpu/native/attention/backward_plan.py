@@ -11,7 +11,7 @@ from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Place
 from rlx_core.codegen.unknown import unknown
 from rlx_core.system.records import frozen
-from rlx_cpu.native.attention.cut import AttentionCut
+from rlx_cpu.native.attention.cut import AttentionCut, products_of
 from rlx_cpu.native.attention.operands import ByPosition
 from rlx_cpu.native.attention.parts import Logits
 from rlx_cpu.native.attention.plan import DY, AttentionPlan, K, Q, V
@@ -51,7 +51,7 @@ class BackwardCut:
         tile_nbytes = max(1, cut_.rows.size * cut_.key_columns * p.dtype.itemsize)
         group = max(1, min(sizes.tiles, sizes.weights_nbytes // tile_nbytes, cut_.rows.pieces))
         blocks, items, segments = -(-cut_.rows.pieces // group), p.batch * p.kv_heads, 1
-        if 0 < items < sizes.fewest_parts and products_of(p) >= sizes.segment_products:
+        if 0 < items < sizes.fewest_parts and 2 * products_of(p) >= sizes.segment_products:
             segments = max(1, min(p.heads // p.kv_heads * blocks, -(-sizes.fewest_parts // items)))
         return cls(group, blocks, segments, cut(p.keys, cut_.rows.size))
 
@@ -65,12 +65,6 @@ class BackwardCut:
         """Values of the unknown numbers for known sizes."""
         query_sizes = {"queries_group": self.group, "queries_blocks": self.blocks, "queries_segments": self.segments}
         return {**query_sizes, **numbers(_KEY_ROWS, self.key_rows)}
-
-
-def products_of(problem: AttentionProblem) -> int:
-    """Fused products in all."""
-    p = problem
-    return 2 * p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
 
 
 @frozen(eq=False)
@@ -149,7 +143,7 @@ class BackwardPlan(AttentionPlan):
     @property
     def uses_threads(self) -> bool:
         """Whether the work is split over threads; with unknown sizes this is decided per call."""
-        products = products_of(self.problem)
+        products = 2 * products_of(self.problem)
         return not is_known(products) or products >= self.simd.isa.machine.serial_products
 
     @property

@@ -7,8 +7,9 @@ from math import inf
 
 from rlx_core.ops import activation
 from rlx_cpu.native.attention.backward_plan import BackwardPlan, Head
-from rlx_cpu.native.attention.parts import ScoreRows, number, register
+from rlx_cpu.native.attention.parts import ScoreRows, number
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import Variable
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.scalars.table import NATIVE
 
@@ -33,23 +34,20 @@ def differentiate_row(
     def store(value: ir.LlvmValue, line: ir.LlvmValue, position: ir.LlvmValue) -> None:
         simd.store(b, value, offset(b, line, position), align=simd.nbytes)
 
-    def fold(place: ir.LlvmValue) -> ir.LlvmValue:
-        return b.load(place, typ=simd.vector, align=simd.itemsize)
-
-    largest = register(b, simd, simd.constant(-inf))
+    largest = Variable.of(b, simd.constant(-inf))
 
     def find_largest(key: ir.LlvmValue, position: ir.LlvmValue) -> None:
         z, slope = logits.at(b, rows, row, key, load(weights, position))
         store(z, weights, position)
         if slope is not None:
             store(slope, slopes, position)
-        b.store(simd.maximum(b, z, fold(largest)), largest, align=simd.itemsize)
+        largest.set(b, simd.maximum(b, z, largest.value(b)))
 
     over(find_largest)
-    maximum = simd.reduce(b, fold(largest), "max")
+    maximum = simd.reduce(b, largest.value(b), "max")
     is_hidden = b.fcmp_ordered("==", maximum, number(simd, -inf))
     pivot = simd.splat(b, b.select(is_hidden, number(simd, 0.0), maximum))
-    total, mixed = register(b, simd, simd.zero), register(b, simd, simd.zero)
+    total, mixed = Variable.of(b, simd.zero), Variable.of(b, simd.zero)
     all_hidden = simd.splat(b, is_hidden)
 
     def exponentials(key: ir.LlvmValue, position: ir.LlvmValue) -> None:
@@ -60,10 +58,10 @@ def differentiate_row(
             z = b.select(b.and_(all_hidden, is_key), simd.zero, z)
         e = NATIVE.call(b, activation.exp.op, problem.dtype, (b.fsub(z, pivot),))
         store(e, weights, position)
-        b.store(b.fadd(fold(total), e), total, align=simd.itemsize)
+        total.set(b, b.fadd(total.value(b), e))
 
     over(exponentials)
-    denominator = simd.reduce(b, fold(total), "add")
+    denominator = simd.reduce(b, total.value(b), "add")
     inverse = b.fdiv(number(simd, 1.0), denominator)
     if op.empty_row == "zero" and logits.may_hide:
         is_empty = b.fcmp_ordered("==", denominator, number(simd, 0.0))
@@ -73,10 +71,10 @@ def differentiate_row(
     def normalise(key: ir.LlvmValue, position: ir.LlvmValue) -> None:
         share_of_key = b.fmul(load(weights, position), factor)
         store(share_of_key, weights, position)
-        b.store(simd.multiply_add(b, share_of_key, load(du, position), fold(mixed)), mixed, align=simd.itemsize)
+        mixed.set(b, simd.multiply_add(b, share_of_key, load(du, position), mixed.value(b)))
 
     over(normalise)
-    mean = simd.splat(b, simd.reduce(b, fold(mixed), "add"))
+    mean = simd.splat(b, simd.reduce(b, mixed.value(b), "add"))
 
     def differentiate(key: ir.LlvmValue, position: ir.LlvmValue) -> None:
         change = b.fmul(load(weights, position), b.fsub(load(du, position), mean))

@@ -20,11 +20,11 @@ from rlx_cpu.native.attention.backward_plan import BackwardPlan, Head
 from rlx_cpu.native.attention.backward_products import BackwardProducts
 from rlx_cpu.native.attention.backward_row import differentiate_row
 from rlx_cpu.native.attention.operands import ByPosition, copy_rows, pack_head
-from rlx_cpu.native.attention.parts import Logits, ScoreRows, least, most, number, register
+from rlx_cpu.native.attention.parts import Logits, ScoreRows, number
 from rlx_cpu.native.attention.plan import DY, K, Q, V
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import KERNEL
+from rlx_cpu.native.llvm.build import KERNEL, Variable, least, most
 from rlx_cpu.native.llvm.cuts import start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.llvm.sizes import is_known, sized
@@ -77,25 +77,24 @@ class Backward:
 
     def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.problem
-        function = self._function(self.name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(plan.simd.module, KERNEL, self.name)
+        arguments = b.function.args
         is_empty = not (p.batch and p.queries and p.keys and p.width)
         prologue = None
         if is_empty:
-            with b.if_then(b.icmp_signed("==", function.args[1], index(0))):
-                self._clear(b, function.args[0])
+            with b.if_then(b.icmp_signed("==", arguments[1], index(0))):
+                self._clear(b, arguments[0])
         elif plan.shared == 0:
-            self._items(b, function.args)
+            self._items(b, arguments)
         else:
             prologue = f"{self.name}.items"
-            first = self._function(prologue)
-            inner = ir.IRBuilder(first.append_basic_block("entry"))
-            self._items(inner, first.args)
+            inner = ir.new_function(plan.simd.module, KERNEL, prologue)
+            self._items(inner, inner.function.args)
             inner.ret_void()
             if plan.has_segments:
-                self._combine(b, function.args)
+                self._combine(b, arguments)
             if plan.bias is not None:
-                sum_bias(b, plan, function.args)
+                sum_bias(b, plan, arguments)
         b.ret_void()
         return Emitted(
             self.name,
@@ -109,9 +108,6 @@ class Backward:
                 **({"queries": plan.cut.rows.size * plan.partition.group} if plan.cut.is_known else {}),
             },
         )
-
-    def _function(self, name: str) -> ir.Function:
-        return ir.Function(self.plan.simd.module, KERNEL, name)
 
     def _clear(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> None:
         """Set all cotangents to 0, for an attention without keys or queries."""
@@ -230,7 +226,7 @@ class Backward:
             if plan.is_uniform(head.logits):
                 end = sized(b, p.keys)
             # A block that sees no key at all still writes its zeros, through vectors of one key.
-            end = b.select(b.icmp_signed(">", end, index(1)), end, index(1))
+            end = most(b, end, index(1))
             products.scores(b, self._widened(b, head, first, count), (tile, tile_end), first, end)
             rows = ScoreRows(head.batch, head.head, first)
             with counting(b, 0, count) as row:
@@ -287,12 +283,10 @@ class Backward:
                 for segment in range(1, plan.segments):
                     value = b.fadd(value, simd.load(b, offset(b, place, segment * by_segment)))
             else:
-                total = register(b, simd, value)
+                total = Variable.of(b, value)
                 with counting(b, 1, plan.segments) as number_of_segment:
                     more = simd.load(b, offset(b, place, (number_of_segment, by_segment)))
-                    b.store(
-                        b.fadd(b.load(total, typ=simd.vector, align=simd.itemsize), more), total, align=simd.itemsize
-                    )
-                value = b.load(total, typ=simd.vector, align=simd.itemsize)
+                    total.set(b, b.fadd(total.value(b), more))
+                value = total.value(b)
             place = offset(b, out, (key, strides.position), (column, strides.feature))
             plan.stored.store_row(b, value, place, strides.feature, column, right.features)

@@ -16,7 +16,7 @@ from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.machine import AttentionSizes
 from rlx_cpu.native.products.gemm_tiles import TileShape, tile_for
 
-__all__ = ["AttentionCut"]
+__all__ = ["AttentionCut", "products_of"]
 
 
 _BLOCK, _GROUP = map(unknown, ("block", "group"))
@@ -26,6 +26,12 @@ def _any_size(problem: AttentionProblem, isa: Isa) -> TileShape:
     """The tile for sizes that are not known: there are enough keys, and enough queries unless it is known how many."""
     queries = problem.queries if is_known(problem.queries) else DEFAULT_QUERIES
     return tile_for(max(queries, 1), DEFAULT_QUERIES, isa.lanes(problem.dtype), isa.registers)
+
+
+def products_of(problem: AttentionProblem) -> int:
+    """Return the fused products of the forward pass; the backward pass has twice as many."""
+    p = problem
+    return p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
 
 
 DEFAULT_QUERIES: Final = 128

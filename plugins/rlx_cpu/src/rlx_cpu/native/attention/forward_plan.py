@@ -56,12 +56,6 @@ class ForwardPlan(AttentionPlan):
         p = self.problem
         return ByPosition(self.words, self.operand(V), p.keys, p.width, self.cut.outputs, self.cut.rows.pieces)
 
-    @property
-    def products(self) -> int:
-        """Fused products in all."""
-        p = self.problem
-        return p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
-
     # -------------------------------------------------------------------------------------- memory
 
     @property

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from rlx_cpu.native.attention.forward_plan import AttentionTile, ForwardPlan
-from rlx_cpu.native.attention.parts import least, register
 from rlx_cpu.native.attention.plan import K, Q
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I1
+from rlx_cpu.native.llvm.build import I1, Variable, least
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import sized
@@ -99,7 +98,7 @@ class ForwardProducts:
                 )
                 for i in range(simd.lanes)
             ]
-            sums = [register(b, simd, simd.zero) for _ in rows]
+            sums = [Variable.of(b, simd.zero) for _ in rows]
 
             def add(
                 feature: ir.LlvmValue,
@@ -110,19 +109,18 @@ class ForwardProducts:
                 byte_offset = times(b, feature, stored.itemsize)
                 factor = stored.load(b, offset(b, query, byte_offset), mask)
                 for total, key in zip(sums, rows, strict=True):
-                    so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
-                    updated = simd.multiply_add(b, factor, stored.load(b, offset(b, key, byte_offset), mask), so_far)
-                    b.store(updated, total, align=simd.itemsize)
+                    so_far = total.value(b)
+                    other = stored.load(b, offset(b, key, byte_offset), mask)
+                    total.set(b, simd.multiply_add(b, factor, other, so_far))
 
             for total in sums:
-                b.store(simd.zero, total, align=simd.itemsize)
+                total.set(b, simd.zero)
             with counting(b, 0, even, simd.lanes) as feature:
                 add(feature, None)
             if even < p.features:
                 add(index(even), tail)
             place = offset(b, tile.scores, (row, plan.score_nbytes), (column, simd.itemsize))
-            totals = [b.load(total, typ=simd.vector, align=simd.itemsize) for total in sums]
-            simd.store(b, simd.sums(b, totals), place, align=simd.nbytes)
+            simd.store(b, simd.sums(b, [total.value(b) for total in sums]), place, align=simd.nbytes)
 
     # --------------------------------------------------------------------------------- microkernels
 

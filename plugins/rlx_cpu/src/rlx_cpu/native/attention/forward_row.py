@@ -9,10 +9,10 @@ from typing import Self
 from rlx_core.ops import activation
 from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.forward_plan import AttentionTile, ForwardPlan
-from rlx_cpu.native.attention.parts import Logits, number, register
+from rlx_cpu.native.attention.parts import Logits, number
 from rlx_cpu.native.attention.plan import Q
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32
+from rlx_cpu.native.llvm.build import I32, Variable
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import Unsized, is_known
@@ -60,25 +60,24 @@ def _weigh(
     """Some rows side by side: each step waits for the one before it in its row, and for nothing in the others."""
     simd = plan.simd
     lines = [offset(b, tile.scores, (row, plan.score_nbytes)) for row in rows]
-    largest = [register(b, simd, simd.constant(-inf)) for _ in rows]
+    largest = [Variable.of(b, simd.constant(-inf)) for _ in rows]
     with counting(b, 0, count, simd.lanes) as column:
         for row, line, maximum in zip(rows, lines, largest, strict=True):
             place = offset(b, line, (column, simd.itemsize))
             product = simd.load(b, place, align=simd.nbytes)
             score, _ = logits.at(b, tile.score_rows, row, b.add(first_key, column), product)
             simd.store(b, score, place, align=simd.nbytes)
-            so_far = b.load(maximum, typ=simd.vector, align=simd.itemsize)
-            b.store(simd.maximum(b, score, so_far), maximum, align=simd.itemsize)
+            maximum.set(b, simd.maximum(b, score, maximum.value(b)))
     pivots = [_Pivot.of(b, plan, tile, row, maximum) for row, maximum in zip(rows, largest, strict=True)]
-    totals = [register(b, simd, simd.zero) for _ in rows]
+    totals = [Variable.of(b, simd.zero) for _ in rows]
     with counting(b, 0, count, simd.lanes) as column:
         for line, pivot, total in zip(lines, pivots, totals, strict=True):
             place = offset(b, line, (column, simd.itemsize))
             weight = _exp(b, plan, b.fsub(simd.load(b, place, align=simd.nbytes), pivot.value))
             simd.store(b, weight, place, align=simd.nbytes)
-            b.store(b.fadd(b.load(total, typ=simd.vector, align=simd.itemsize), weight), total, align=simd.itemsize)
+            total.set(b, b.fadd(total.value(b), weight))
     for row, pivot, total in zip(rows, pivots, totals, strict=True):
-        added = simd.reduce(b, b.load(total, typ=simd.vector, align=simd.itemsize), "add")
+        added = simd.reduce(b, total.value(b), "add")
         total_place = offset(b, tile.totals, (row, simd.itemsize))
         if plan.cut.blocks == 1:
             b.store(added, total_place, align=simd.itemsize)
@@ -101,12 +100,10 @@ class _Pivot:
     value: ir.LlvmValue
 
     @classmethod
-    def of(
-        cls, b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir.LlvmValue, largest: ir.LlvmValue
-    ) -> Self:
+    def of(cls, b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir.LlvmValue, largest: Variable) -> Self:
         simd = plan.simd
         before = simd.load_scalar(b, offset(b, tile.maxima, (row, simd.itemsize)))
-        maximum = simd.reduce(b, b.load(largest, typ=simd.vector, align=simd.itemsize), "max")
+        maximum = simd.reduce(b, largest.value(b), "max")
         now = b.select(b.fcmp_ordered(">", maximum, before), maximum, before)
         # A row that has seen no key yet has no maximum to subtract.
         pivot = b.select(b.fcmp_ordered("==", now, number(simd, -inf)), number(simd, 0.0), now)

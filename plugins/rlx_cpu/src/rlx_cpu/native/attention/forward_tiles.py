@@ -11,15 +11,16 @@ from __future__ import annotations
 from attrs import evolve
 
 from rlx_core.system.records import frozen
+from rlx_cpu.native.attention.cut import products_of
 from rlx_cpu.native.attention.forward_plan import AttentionTile, ForwardPlan
 from rlx_cpu.native.attention.forward_products import ForwardProducts
 from rlx_cpu.native.attention.forward_row import clear_rows, deliver_rows, weigh_rows
 from rlx_cpu.native.attention.operands import copy_rows, pack_head
-from rlx_cpu.native.attention.parts import Logits, ScoreRows, least
+from rlx_cpu.native.attention.parts import Logits, ScoreRows
 from rlx_cpu.native.attention.plan import K, Q, V
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, KERNEL
+from rlx_cpu.native.llvm.build import KERNEL, Variable, least
 from rlx_cpu.native.llvm.cuts import by_size, pieces_of, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.llvm.sizes import sized
@@ -36,16 +37,15 @@ class Forward:
 
     def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.problem
-        function = ir.Function(plan.simd.module, KERNEL, self.name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(plan.simd.module, KERNEL, self.name)
         is_empty = plan.cut.is_known and not (plan.cut.items and p.width)
         if not is_empty:
-            self._items(b, function.args)
+            self._items(b, b.function.args)
         b.ret_void()
         return Emitted(
             self.name,
             workspace=0 if is_empty else plan.workspace,
-            uses_threads=not plan.cut.is_known or plan.products >= plan.simd.isa.machine.serial_products,
+            uses_threads=not plan.cut.is_known or products_of(p) >= plan.simd.isa.machine.serial_products,
             parts=plan.cut.parts if plan.cut.is_known else 0,
             notes={
                 "tile": f"{plan.cut.rows.size}x{plan.cut.panels.size * plan.cut.lanes}",
@@ -66,8 +66,7 @@ class Forward:
         for nbytes in plan.tile_nbytes[:-1]:
             tile_memory.append(offset(b, tile_memory[-1], nbytes))
         logits = Logits(plan.placed, plan.simd, buffers)
-        packed_head = b.alloca(I64)
-        b.store(index(-1), packed_head, align=8)
+        packed_head = Variable.of(b, index(-1))
         low, high = share(b, plan.cut.items, part, parts)
         row_items = sized(b, plan.cut.row_items)
         with counting(b, low, high) as item:
@@ -77,12 +76,12 @@ class Forward:
             keys = offset(b, k, (batch, k_at.batch), (kv_head, k_at.head))
             values = offset(b, v, (batch, v_at.batch), (kv_head, v_at.head))
             which = b.add(times(b, batch, p.kv_heads), kv_head)
-            with b.if_then(b.icmp_signed("!=", b.load(packed_head, typ=I64, align=8), which)):
+            with b.if_then(b.icmp_signed("!=", packed_head.value(b), which)):
                 if not plan.reads_keys:
                     by = (k_at.feature, k_at.position)
                     pack_head(b, plan.words, keys, by, thread_memory, plan.cut.panels, p.features, p.keys)
                 plan.values.ready(b, values, packed_values)
-                b.store(which, packed_head, align=8)
+                packed_head.set(b, which)
             values = values if plan.values.is_direct else packed_values
             with counting(b, *pieces_of(b, row_item, plan.cut.group, plan.cut.rows.pieces)) as piece:
                 first = start_of(b, plan.cut.rows, piece)

@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, constant, register_type, variable
+from rlx_cpu.native.llvm.build import I32, I64, constant, least, register_type
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.llvm.stored import Stored
@@ -26,10 +26,7 @@ __all__ = [
     "Logits",
     "ScoreRows",
     "fitting_dtypes",
-    "least",
-    "most",
     "number",
-    "register",
 ]
 
 
@@ -143,18 +140,3 @@ class Logits:
 
 def number(simd: Simd, value: float) -> ir.LlvmConstant:
     return ir.LlvmConstant(simd.element, value)
-
-
-def least(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
-    return b.select(b.icmp_signed("<", x, y), x, y)
-
-
-def most(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
-    return b.select(b.icmp_signed(">", x, y), x, y)
-
-
-def register(b: ir.IRBuilder, simd: Simd, value: ir.LlvmValue) -> ir.LlvmValue:
-    """A vector that a loop updates: memory until LLVM makes it a register."""
-    place = variable(b, simd.vector)
-    b.store(value, place, align=simd.itemsize)
-    return place

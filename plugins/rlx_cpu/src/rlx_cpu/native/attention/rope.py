@@ -16,11 +16,10 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.indexing.indexed import with_index
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, address
+from rlx_cpu.native.llvm.build import I32, address, shuffled, starting
 from rlx_cpu.native.llvm.elements import held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
-from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.table import native
 
 __all__ = ["emit_rope"]
@@ -104,13 +103,12 @@ class Turner:
         b = self.builder
         if len(lanes) == 1:
             return b.extract_element(vector, ir.LlvmConstant(I32, lanes[0]))
-        return b.shuffle_vector(vector, vector, ir.LlvmConstant(ir.VectorType(I32, len(lanes)), lanes))
+        return shuffled(b, vector, vector, lanes)
 
     def _interleaved(self, first: ir.LlvmValue, second: ir.LlvmValue, lanes: int) -> ir.LlvmValue:
         b = self.builder
         if lanes > 1:
-            order = [k for pair in zip(range(lanes), range(lanes, 2 * lanes), strict=True) for k in pair]
-            return b.shuffle_vector(first, second, ir.LlvmConstant(ir.VectorType(I32, 2 * lanes), order))
+            return shuffled(b, first, second, (k + side for k in range(lanes) for side in (0, lanes)))
         both: ir.LlvmValue = ir.LlvmConstant(ir.VectorType(first.type, 2), ir.Undefined)
         for k, value in enumerate((first, second)):
             both = b.insert_element(both, value, ir.LlvmConstant(I32, k))
@@ -137,11 +135,8 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     """Rotate pairs of features by the angle of their position, for all heads."""
     op = node.op
     assert isinstance(op, Rotation), "registered for rotations"
-    operands = (*layout.operands, None)  # positions may be absent, or not even be an operand
-    x, cos, sin, positions = operands[X], operands[COS], operands[SIN], operands[POSITIONS]
-    assert x is not None, "there are features"
-    assert cos is not None, "there are cosines"
-    assert sin is not None, "there are sines"
+    x, cos, sin = layout.required(X, COS, SIN)
+    positions = (*layout.operands, None)[POSITIONS]  # may be absent, or not even be an operand
     result = layout.results[0]
     read, written = Heads.of(x, op), Heads.of(result, op)
     assert written.feature == result.type.dtype.itemsize, "a result is a buffer of its own"

@@ -1,7 +1,9 @@
-"""Attention whose batch, queries and keys come with the call.
+"""Attention, and its gradient, with batch, queries and keys as run-time arguments.
 
-Tiles come in every height up to one, as for products, and keys in blocks whose width does not depend on how many there are, so
-that sums are rescaled as often as in code for the size, or more often: results agree with it to a few roundings.
+Tiles have every height up to a maximum, as for products, and keys are in blocks whose width does not depend on how many there
+are. Forward, sums are rescaled as often as in code for the size, or more often: results agree with it to a few roundings.
+Backward, the row stride of the weights is a run-time argument, and sums are in the same order as in code for the known size if
+both have tiles of the same kind, which is so from two vectors of keys on.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ from rlx_core.codegen.sizes import layout_sizes, sized_layout
 from rlx_core.codegen.unknown import said
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
-from rlx_core.ops.attention import Attention
+from rlx_core.ops.attention import AttentionBackward
+from rlx_core.ops.attention_scores import AttentionOp
 from rlx_core.system.records import frozen
-from rlx_cpu.native.attention.cut import AttentionCut
+from rlx_cpu.native.attention.backward_plan import BackwardCut, BackwardPlan
+from rlx_cpu.native.attention.backward_tiles import Backward
+from rlx_cpu.native.attention.cut import AttentionCut, products_of
 from rlx_cpu.native.attention.forward_plan import ForwardPlan
 from rlx_cpu.native.attention.forward_tiles import Forward
-from rlx_cpu.native.attention.plan import K, Q, V
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.attention.plan import DY, K, Q, V
+from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd
@@ -40,64 +45,81 @@ LARGEST: Final = 1 << 30
 
 @frozen(eq=False)
 class AttentionForm:
-    """Attention for all sizes.
+    """Attention, or its gradient, for all sizes.
 
     Attributes:
         layout: Layout of operands and results, for all sizes.
+        cut: The partition with unknown numbers.
+        partition: The same of the backward pass; `None` for the forward pass.
     """
 
-    op: Attention
+    op: AttentionOp
     layout: Layout
     cut: AttentionCut
     isa: Isa
+    partition: BackwardCut | None
 
     @cached_property
-    def workspace(self) -> Dim:
-        """Bytes of a thread's memory; read only if rows are known."""
-        return self._plan(ir.Module("form")).workspace
+    def nbytes(self) -> tuple[Dim, Dim]:
+        """Bytes of a thread's memory, and of memory shared by threads; read only if rows are known."""
+        plan = self._plan(ir.Module("form"))
+        return (plan.own, plan.shared) if isinstance(plan, BackwardPlan) else (plan.workspace, 0)
 
     @property
     def key(self) -> str:
-        return f"{self.op!r} {self.layout!r} {self.cut!r}"
+        return f"{self.op!r} {self.layout!r} {self.cut!r} {self.partition!r}"
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        strides = layout_sizes(self.layout, layout)
-        known = AttentionProblem.of(self.op, layout)
+        strides, known = layout_sizes(self.layout, layout), AttentionProblem.of(self.op, layout)
         if strides is None or not known.keys or max(known.queries, known.keys) > LARGEST:
             return None
         cut, numbers = self.cut.numbers(known, self.isa)
+        products, parts = products_of(known), cut.parts
+        if self.partition is not None:
+            partition = BackwardCut.of(known, cut)
+            if (partition.segments == 1) != (self.partition.segments == 1):
+                return None
+            numbers |= partition.numbers
+            products, parts = 2 * products, max(1, min(MOST_PARTS, known.batch * known.kv_heads * partition.segments))
         call_sizes = DimBinding({**sizes.sizes, **strides, **said(**numbers).sizes})
-        products = known.batch * known.heads * known.queries * known.keys * (known.features + known.width)
-        return Call(
-            call_sizes,
-            workspace=call_sizes.bind(self.workspace).__index__(),
-            uses_threads=products >= self.isa.machine.serial_products,
-            parts=cut.parts,
-        )
+        workspace, shared = (call_sizes.bind(each).__index__() for each in self.nbytes)
+        uses_threads = products >= self.isa.machine.serial_products
+        return Call(call_sizes, workspace, shared, uses_threads=uses_threads, parts=parts)
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        return evolve(Forward(self._plan(module), name).emit(), workspace=0)  # passed in every call
+        plan = self._plan(module)
+        emitted = (Backward(plan, name) if isinstance(plan, BackwardPlan) else Forward(plan, name)).emit()
+        return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
 
-    def _plan(self, module: ir.Module) -> ForwardPlan:
+    def _plan(self, module: ir.Module) -> ForwardPlan | BackwardPlan:
         words = Words(Stored(Simd(module, self.isa, self.cut.problem.dtype), self.layout.results[0].type.dtype))
-        return ForwardPlan(PlacedAttention(self.cut.problem, self.layout), self.cut, words)
+        placed = PlacedAttention(self.cut.problem, self.layout)
+        if self.partition is None:
+            return ForwardPlan(placed, self.cut, words)
+        return BackwardPlan(placed, self.cut, words, self.partition)
 
     @property
     def has_known_rows(self) -> bool:
         """Whether the strides of the positions and of the features of a head are known."""
         plan = self._plan(ir.Module("form"))
-        heads = (*(plan.operand(i) for i in (Q, K, V)), plan.result(Q))
+        read, written = ((Q, K, V), (Q,)) if self.partition is None else ((Q, K, V, DY), (Q, K, V))
+        heads = (*map(plan.operand, read), *map(plan.result, written))
         return all(is_known(s) for head in heads for s in (head.position, head.feature))
 
 
 def sized_attention(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> AttentionForm | None:
-    """Finds the form of attention."""
-    assert isinstance(node.op, Attention), "registered for it alone"
-    lying = sized_layout(node, layout)
-    problem = AttentionProblem.of(node.op, lying)
-    if problem.width == 0:
+    """Finds the form of attention, or of its gradient."""
+    op, lying, partition = node.op, sized_layout(node, layout), None
+    assert isinstance(op, AttentionOp), "registered for it alone"
+    problem, known = AttentionProblem.of(op, lying), AttentionProblem.of(op, layout)
+    is_backward = isinstance(op, AttentionBackward)
+    if not problem.width or (is_backward and not problem.features):
         return None
-    form = AttentionForm(node.op, lying, AttentionCut.for_all(problem, isa), isa)
+    cut = AttentionCut.for_all(problem, isa)
+    if is_backward:
+        has_segments = BackwardCut.of(known, cut.numbers(known, isa)[0]).segments != 1
+        partition = BackwardCut.for_all(cut, has_segments=has_segments)
+    form = AttentionForm(op, lying, cut, isa, partition)
     return form if form.has_known_rows else None

@@ -12,7 +12,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Alias, Lir, Step, placement
 from rlx_core.ir.strides import dense_strides
 from rlx_core.system.records import define, frozen
-from rlx_cpu.native.contract import NO_NUMBER, STATUS_ASK, STATUS_RECORD, Emitted
+from rlx_cpu.native.contract import NO_NUMBER, STATUS_ASK, STATUS_RECORD, BufferPositions, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, address
 from rlx_cpu.native.llvm.isa import Isa
@@ -25,9 +25,10 @@ __all__ = ["Body", "BodyMemory", "BodyStep", "move", "whole"]
 
 @frozen(eq=False)
 class BodyStep:
-    """A step of a body: its function, and the index of its addresses in the table.
+    """A step of a body.
 
     Attributes:
+        positions: Positions of its function's addresses in the table of the body.
         packs: For each pack of the step, the index of the outer step's pack that contains it, and its stride in bytes per
             iteration.
         hoisted: Offset of each hoisted pack in the memory for them.
@@ -35,11 +36,7 @@ class BodyStep:
 
     step: Step
     emitted: Emitted
-    first: int
-    workspace: int | None
-    pack_words: int
-    status: int | None
-    arena: int | None
+    positions: BufferPositions
     packs: tuple[tuple[int, int], ...]
     hoisted: tuple[int, ...]
 
@@ -121,24 +118,26 @@ class Body:
             base = self._base(b, alias, memory, known)
             b.store(base, self._word(b, value), align=8)
         for inside in self.steps:
-            if inside.workspace is not None:
+            positions = inside.positions
+            if positions.workspace is not None:
                 workspace = address(b, memory.scratch, -inside.emitted.shared_stride)
-                b.store(workspace, self._word(b, inside.workspace), align=8)
-            for number, (pack, _) in enumerate(inside.packs):
-                b.store(memory.packs[pack], self._word(b, inside.pack_words + number), align=8)
-            for number, offset in enumerate(inside.hoisted, len(inside.packs)):
-                b.store(address(b, memory.hoisted, offset), self._word(b, inside.pack_words + number), align=8)
-            if inside.arena is not None:
-                assert inside.step.workspace is not None, "its graphs have room there"
-                b.store(address(b, memory.arena, inside.step.workspace.offset), self._word(b, inside.arena), align=8)
-            if inside.status is not None:
-                self._begin_status(b, inside, memory)
+                b.store(workspace, self._word(b, positions.workspace), align=8)
+            packs = len(inside.packs)
+            for word, (pack, _) in zip(positions.packs[:packs], inside.packs, strict=True):
+                b.store(memory.packs[pack], self._word(b, word), align=8)
+            for word, offset in zip(positions.packs[packs:], inside.hoisted, strict=True):
+                b.store(address(b, memory.hoisted, offset), self._word(b, word), align=8)
+            if positions.arena is not None:
+                assert inside.step.workspace is not None, "the arenas of its graphs are in its workspace"
+                b.store(address(b, memory.arena, inside.step.workspace.offset), self._word(b, positions.arena), align=8)
+            if positions.status is not None:
+                b.store(self._begin_status(b, inside, memory), self._word(b, positions.status), align=8)
         for inside in self.steps:
             for hoisted_pack in inside.emitted.held:
                 self._call(b, inside, hoisted_pack.function, is_shared=True)
 
-    def _begin_status(self, b: ir.IRBuilder, inside: BodyStep, memory: BodyMemory) -> None:
-        assert inside.status is not None, "it has a place"
+    def _begin_status(self, b: ir.IRBuilder, inside: BodyStep, memory: BodyMemory) -> ir.LlvmValue:
+        """Return the address of a step's status words, which are set once: the outer step takes over a report at once."""
         with b.goto_entry_block():
             words = b.alloca(I64, 4)
             words.align = 8
@@ -148,8 +147,8 @@ class Body:
             assert memory.status is not None, "who holds a loop that asks can ask"
             for offset in (STATUS_ASK, STATUS_RECORD):
                 b.store(b.load(address(b, memory.status, offset), typ=I64, align=8), address(b, words, offset), align=8)
-        b.store(words, self._word(b, inside.status), align=8)
         self.statuses.append((words, inside.emitted.fault))
+        return words
 
     def place(self, b: ir.IRBuilder, number: int, pointer: ir.LlvmValue) -> None:
         """Have an input lie elsewhere from now on."""
@@ -162,10 +161,10 @@ class Body:
         """Have packs that each round has its own of lie where this round's are."""
         assert self.memory is not None, "begin comes first"
         for inside in self.steps:
-            for number, (pack, stride) in enumerate(inside.packs):
+            for word, (pack, stride) in zip(inside.positions.packs, inside.packs, strict=False):  # hoisted ones follow
                 if stride:
                     place = address(b, self.memory.packs[pack], b.mul(turn, index(stride)))
-                    b.store(place, self._word(b, inside.pack_words + number), align=8)
+                    b.store(place, self._word(b, word), align=8)
 
     def run(self, b: ir.IRBuilder) -> None:
         """Call all functions in order."""
@@ -179,7 +178,7 @@ class Body:
         assert self.table is not None, "begin comes first"
         assert self.memory is not None, "begin comes first"
         function, team, thread = b.module.globals[name], self.memory.team, self.memory.thread
-        buffers = address(b, self.table, 8 * inside.first)
+        buffers = address(b, self.table, 8 * inside.positions.first)
         alone = [buffers, index(0), index(1), thread, team][: len(function.args)]
         if not is_shared:
             b.call(function, alone)
@@ -230,7 +229,7 @@ class Body:
             node = inside.step.node
             for i, value in enumerate((*node.operands, *node.results)):
                 if value is not None:
-                    yield inside.first + i, placement(value, self.lir.aliases)
+                    yield inside.positions.first + i, placement(value, self.lir.aliases)
 
     def _word(self, b: ir.IRBuilder, number: int) -> ir.LlvmValue:
         assert self.table is not None, "begin comes first"

@@ -24,6 +24,7 @@ from rlx_cpu.native.contract import (
     STATUS_ASK,
     STATUS_LEFT,
     STATUS_RECORD,
+    BufferPositions,
     EmitNested,
     EmitStep,
     Emitted,
@@ -32,7 +33,7 @@ from rlx_cpu.native.contract import (
 from rlx_cpu.native.control.bodies import Body, BodyMemory, move, whole
 from rlx_cpu.native.control.making import Bodies, InputOrigin
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, address, counted, variable
+from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, Variable, address, counted
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import index, pointer_at
 from rlx_cpu.native.table import native
@@ -71,13 +72,12 @@ class LoopFrame:
             return
         b, status = self.b, self.status
         assert status is not None, "who asks has status words"
-        count = variable(b, I64)
         with b.goto_entry_block():
-            b.store(index(self.unasked), count, align=8)
-        remaining = b.sub(b.load(count, typ=I64, align=8), index(1))
-        b.store(remaining, count, align=8)
+            count = Variable.of(b, index(self.unasked))
+        remaining = b.sub(count.value(b), index(1))
+        count.set(b, remaining)
         with b.if_then(b.icmp_signed("==", remaining, index(0)), likely=False):
-            b.store(index(self.unasked), count, align=8)
+            count.set(b, index(self.unasked))
             ask, record = (
                 b.load(address(b, status, position), typ=I64, align=8) for position in (STATUS_ASK, STATUS_RECORD)
             )
@@ -150,23 +150,24 @@ def emit_control(
     faults, kinds = _numbered(fault for body in by_attribute.values() for fault in body.faults)
     us = sum(estimated_us(step, isa.machine.speed) for plan in plans.values() for step in plan.steps)
     has_end = not isinstance(node.op, While) or node.op.max_steps is not None
+    # A loop that may not end, or that takes long enough to notice, has to let signals be handled: Ctrl-C would wait for its end.
     asks = not has_end or (not isinstance(node.op, If) and us * rounds(node.op) > SHORT_US)
     polls = asks or any(body.polls for body in by_attribute.values())
-    function = ir.Function(module, CALLED, name)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    buffers, _, _, thread, team = function.args
-    count, results = len(node.operands), len(node.results)
-    pointers = [pointer_at(b, buffers, k) for k in range(count + results)]
-    word = count + results
-    scratch = pointer_at(b, buffers, word) if shared + workspace else buffers
-    word += bool(shared + workspace)
-    packs = [pointer_at(b, buffers, word + number) for number in range(len(bodies.packs))]
-    word += len(packs)
-    status = pointer_at(b, buffers, word) if faults or polls else None
-    word += bool(faults) or polls
-    has_arena = any(plan.arena_nbytes for plan in plans.values())
-    arena = address(b, pointer_at(b, buffers, word), offset) if has_arena else buffers
+    b = ir.new_function(module, CALLED, name)
+    buffers, _, _, thread, team = b.function.args
+    count = len(node.operands)
+    # The positions are those of the `Emitted` below, and the arena's word exists if one of the plans has an arena.
+    positions = BufferPositions.of(
+        node, has_workspace=shared + workspace > 0, packs=len(bodies.packs), has_status=bool(faults) or polls,
+        has_arena=any(plan.arena_nbytes for plan in plans.values()),
+    )  # fmt: skip
+    pointers = [pointer_at(b, buffers, k) for k in range(count + len(node.results))]
+    scratch = buffers if positions.workspace is None else pointer_at(b, buffers, positions.workspace)
+    packs = [pointer_at(b, buffers, k) for k in positions.packs]
+    status = None if positions.status is None else pointer_at(b, buffers, positions.status)
+    arena = buffers if positions.arena is None else address(b, pointer_at(b, buffers, positions.arena), offset)
     memory = BodyMemory(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
+    # Iterations between two polls: about `POLL_US` of work, however short an iteration is estimated to be.
     turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0
     frame = LoopFrame(b, isa, pointers[:count], pointers[count:], memory, scratch, status, turns, kinds)
     op: Any = node.op
@@ -312,7 +313,7 @@ def _carry(f: LoopFrame, carries: int, body: Body, inputs: Sequence[ir.LlvmValue
     crossing = _crossing(body, carries)
     places: dict[int, ir.LlvmValue] = {}
     start = 0
-    for number in crossing:
+    for number in crossing:  # copied first, because the carry that it is read from may be written before it
         places[number] = address(b, f.aside, start)
         start += aligned(outputs[number].type.static_nbytes)
         move(b, f.isa, outputs[number], body.placed(number), body.output(b, number, f.memory, inputs), places[number])

@@ -11,7 +11,7 @@ from rlx_core.ir.graph import Constant, Value
 from rlx_core.ir.lir import Lir, Step, placement
 from rlx_core.pipeline.planning.places import layout_of, place_of
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmitStep, Emitted, OperandView, Pack, aligned
+from rlx_cpu.native.contract import BufferPositions, EmitStep, Emitted, OperandView, Pack, aligned
 from rlx_cpu.native.control.bodies import Body, BodyStep
 from rlx_cpu.native.llvm import ir
 
@@ -68,17 +68,11 @@ class Bodies:
             if all(t.size == 0 for t in step.node.types):
                 continue
             emitted = self._function(step, inner_layout(step, lir, sources))
-            first, words = words, words + len(step.node.operands) + len(step.node.results)
-            workspace = words if emitted.has_workspace else None
-            words += emitted.has_workspace
-            pack_words, words = words, words + len(emitted.packs) + len(emitted.held)
-            status = words if emitted.has_status else None
-            words += emitted.has_status
-            arena = words if step.nested and step.workspace is not None else None
-            words += arena is not None
+            positions = BufferPositions.of_step(step, emitted, words)
+            words = positions.end
             packs = tuple(self._pack(each, step, lir, sources) for each in emitted.packs)
             hoisted = tuple(self._hold(each.nbytes) for each in emitted.held)
-            steps.append(BodyStep(step, emitted, first, workspace, pack_words, status, arena, packs, hoisted))
+            steps.append(BodyStep(step, emitted, positions, packs, hoisted))
         constants = {
             n.result: self._constant(n.op.value.array.tobytes()) for n in lir.graph.nodes if isinstance(n.op, Constant)
         }

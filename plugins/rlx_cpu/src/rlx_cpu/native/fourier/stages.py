@@ -19,7 +19,7 @@ import numpy as np
 
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, constant, intrinsic, splat
+from rlx_cpu.native.llvm.build import I64, POINTER, VOID, constant, intrinsic, shuffled, splat
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 
 __all__ = ["Interleaved", "Planes", "Stages"]
@@ -59,13 +59,13 @@ class Interleaved:
     def load(self, stages: Stages, b: ir.IRBuilder, position: ir.LlvmValue) -> Number:
         place = offset(b, self.pointer, (position, 2 * stages.itemsize))
         low, high = (stages.load(b, offset(b, place, n * stages.lanes * stages.itemsize)) for n in (0, 1))
-        return Number(*(stages.dealt(b, low, high, range(n, 2 * stages.lanes, 2)) for n in (0, 1)))
+        return Number(*(shuffled(b, low, high, range(n, 2 * stages.lanes, 2)) for n in (0, 1)))
 
     def store(self, stages: Stages, b: ir.IRBuilder, number: Number, position: ir.LlvmValue) -> None:
         place, lanes = offset(b, self.pointer, (position, 2 * stages.itemsize)), stages.lanes
         for n in (0, 1):
             order = [x for lane in range(n * lanes // 2, (n + 1) * lanes // 2) for x in (lane, lanes + lane)]
-            part = stages.dealt(b, number.re, number.im, order)
+            part = shuffled(b, number.re, number.im, order)
             b.store(part, offset(b, place, n * lanes * stages.itemsize), align=stages.itemsize)
 
 
@@ -104,10 +104,6 @@ class Stages:
     def load(self, b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
         return b.load(place, typ=self.vector, align=self.itemsize)
 
-    def dealt(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, lanes: Sequence[int]) -> ir.LlvmValue:
-        """Lanes of two vectors, counted through both."""
-        return b.shuffle_vector(x, y, ir.LlvmConstant(ir.VectorType(I32, len(lanes)), list(lanes)))
-
     def run(
         self, b: ir.IRBuilder, source: Interleaved, buffers: Sequence[Planes], to: Interleaved, scale: float
     ) -> None:
@@ -141,7 +137,7 @@ class Stages:
 
             def root(number: int, place: ir.LlvmValue = place, kind: Any = kind) -> ir.LlvmValue:
                 few = b.load(offset(b, place, number * groups * self.itemsize), typ=kind, align=self.itemsize)
-                return self.dealt(b, few, few, repeated)
+                return shuffled(b, few, few, repeated)
 
             y = self._turned(b, self._butterfly(b, x), root)
             parts = [self._grouped(b, [getattr(v, part) for v in y], s) for part in ("re", "im")]
@@ -160,11 +156,11 @@ class Stages:
                 for which in (0, 1)
                 for q in range(s)
             ]
-            low, high = (self.dealt(b, y[k], y[k + 1], order) for k in (0, 2))
+            low, high = (shuffled(b, y[k], y[k + 1], order) for k in (0, 2))
             both = [
                 which * lanes + start + q for start in range(0, lanes, 2 * s) for which in (0, 1) for q in range(2 * s)
             ]
-            groups += [self.dealt(b, low, high, both[n * lanes : (n + 1) * lanes]) for n in (0, 1)]
+            groups += [shuffled(b, low, high, both[n * lanes : (n + 1) * lanes]) for n in (0, 1)]
         return groups
 
     def _middle(self, plane: int) -> ir.Function:

@@ -80,9 +80,8 @@ def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name
     kind = np.float32 if rows.dtype is f32 else np.float64
     stages = Stages(module, name, element, kind, lanes, rows.n, op.inverse)
     scale = op.factor((rows.n,), op.inverse, rows.dtype)
-    function = ir.Function(module, KERNEL, name)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    buffers, part, parts, thread = function.args
+    b = ir.new_function(module, KERNEL, name)
+    buffers, part, parts, thread = b.function.args
     source, to, scratch = (pointer_at(b, buffers, position) for position in range(3))
     plane, buffer_nbytes = rows.nbytes // 2, aligned(rows.nbytes)
     thread_memory = offset(b, scratch, (thread, 2 * buffer_nbytes))

@@ -17,19 +17,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import frozen
 from rlx_cpu.native.indexing.indexed import with_index
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import (
-    CACHE_LINE,
-    I8,
-    I32,
-    I64,
-    VOID,
-    address,
-    align_of,
-    constant,
-    declare,
-    prefetch,
-    variable,
-)
+from rlx_cpu.native.llvm.build import CACHE_LINE, I32, I64, Variable, address, constant, fill_bytes, prefetch
 from rlx_cpu.native.llvm.elements import held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
@@ -115,10 +103,8 @@ class Chains:
     def _chain(self, low: ir.LlvmValue, high: ir.LlvmValue) -> None:
         """Chain the updates of rows `low` to `high`."""
         b, problem = self.builder, self.problem
-        memset = declare(b.module, "llvm.memset.p0.i64", VOID, [self.heads.type, I8, I64, ir.IntType(1)])
         nbytes = b.mul(b.sub(high, low), index(_WORD))
-        nothing, is_volatile = ir.LlvmConstant(I8, 0xFF), ir.LlvmConstant(ir.IntType(1), 0)
-        b.call(memset, [offset(b, self.heads, (low, _WORD)), nothing, nbytes, is_volatile])
+        fill_bytes(b, offset(b, self.heads, (low, _WORD)), 0xFF, nbytes)
         with counting(b, 0, problem.count) as done:
             i = b.sub(sized(b, problem.count - 1), done)
 
@@ -150,19 +136,16 @@ class Chains:
     ) -> None:
         """The columns of row `n` in some vectors, (first element, lanes) each, from element `column` on."""
         b, size = self.builder, self.dtype.itemsize
-        totals = [variable(b, held_type(self.dtype, lanes)) for _, lanes in vectors]
-        for total, (_, lanes) in zip(totals, vectors, strict=True):
-            type = held_type(self.dtype, lanes)
-            b.store(constant(type, 0), total, align=align_of(type))
+        totals = [Variable.new(b, held_type(self.dtype, lanes)) for _, lanes in vectors]
+        for total in totals:
+            total.set(b, constant(total.type, 0))
         with self._chained(n) as i:
             update = offset(b, self.updates, (i, self.row), (column, size))
             for total, (first, lanes) in zip(totals, vectors, strict=True):
                 new = load_elements(b, self.isa, self.dtype, address(b, update, first * size), lanes)
-                old = b.load(total, typ=new.type, align=align_of(new.type))
-                b.store((b.fadd if self.dtype.is_float else b.add)(old, new), total, align=align_of(new.type))
+                total.set(b, (b.fadd if self.dtype.is_float else b.add)(total.value(b), new))
         for total, (first, lanes) in zip(totals, vectors, strict=True):
-            type = held_type(self.dtype, lanes)
-            value, place = b.load(total, typ=type, align=align_of(type)), offset(b, to, (column, size), first * size)
+            value, place = total.value(b), offset(b, to, (column, size), first * size)
             if self.is_nontemporal and lanes * size == self.isa.vector_bytes:
                 store_nontemporal(b, value, place)
             else:
@@ -173,15 +156,15 @@ class Chains:
         """Run the code built inside for the number of every update of row `n`, in order."""
         b = self.builder
         again, body, done = (b.append_basic_block(name) for name in ("chain", "update", "chained"))
-        number = variable(b, I64)
-        b.store(self._number(self.heads, n), number, align=8)
+        number = Variable.new(b, I64)
+        number.set(b, self._number(self.heads, n))
         b.branch(again)
         b.position_at_end(again)
-        i = b.load(number, typ=I64, align=8)
+        i = number.value(b)
         b.cbranch(b.icmp_signed(">=", i, index(0)), body, done)
         b.position_at_end(body)
         yield i
-        b.store(self._number(self.links, i), number, align=8)
+        number.set(b, self._number(self.links, i))
         b.branch(again)
         b.position_at_end(done)
 

@@ -19,11 +19,10 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, address
+from rlx_cpu.native.llvm.build import I64, address, least, starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
-from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.movement.mover import WIDEST
 from rlx_cpu.native.movement.mover_rows import Rows
 from rlx_cpu.native.table import native
@@ -79,8 +78,7 @@ class Reader:
             numbers = offset(b, indices, (batch, problem.count * problem.dtype.itemsize))
             start = b.mul(block, index(self.rows))
             end = b.add(start, index(self.rows))
-            count = sized(b, problem.count)
-            end = b.select(b.icmp_signed("<", end, count), end, count)
+            end = least(b, end, sized(b, problem.count))
             with counting(b, start, end) as i:
                 place = offset(b, to, (i, self.row))
 
@@ -117,9 +115,7 @@ class Reader:
 
 def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Rows copied from where the indices say."""
-    table, indices = layout.operands
-    assert table is not None, "there is a table"
-    assert indices is not None, "there are indices"
+    table, indices = layout.required()
     problem = problem_of(node, table.type, indices.type)
     if layout.results[0].type.nbytes:
         write_gather(module, node, problem, isa, name)
@@ -174,9 +170,7 @@ class GatherForm:
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        table, indices = layout.operands
-        assert table is not None, "there is a table"
-        assert indices is not None, "there are indices"
+        table, indices = layout.required()
         known = problem_of(self.node, table.type, indices.type)
         if known.oob != self.problem.oob or not layout.results[0].type.nbytes:
             return None  # of no bytes, indices are only checked
@@ -190,10 +184,7 @@ class GatherForm:
 
 def sized_gather(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> GatherForm | None:
     """Finds the form of a gather."""
-    table, indices = node.operand_types
-    assert table is not None, "there is a table"
-    assert indices is not None, "there are indices"
-    problem = problem_of(node, table, indices)
+    problem = problem_of(node, *(value.type for value in node.present()))
     return GatherForm(node, problem, isa) if is_known(problem.inner) and problem.inner else None
 
 

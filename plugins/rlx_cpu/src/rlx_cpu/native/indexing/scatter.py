@@ -17,12 +17,11 @@ from rlx_cpu.native.indexing.chains import Chains
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.indexing.scatter_plan import ScatterCut, Scattering
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I8, I64, VOID, address, declare
+from rlx_cpu.native.llvm.build import I64, address, copy_bytes, fill_bytes, starting
 from rlx_cpu.native.llvm.elements import load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import sized
-from rlx_cpu.native.movement.boxes import starting
 
 __all__ = ["emit_scatter", "write_scatter"]
 
@@ -159,13 +158,10 @@ class Writer:
             self._fill(offset(b, to, (n, self.plan.pitch)), source_row, index(nbytes))
 
     def _fill(self, to: ir.LlvmValue, source: ir.LlvmValue | None, nbytes: ir.LlvmValue) -> None:
-        b, is_volatile = self.builder, ir.LlvmConstant(ir.IntType(1), 0)
         if source is None:
-            function = declare(b.module, "llvm.memset.p0.i64", VOID, [to.type, I8, I64, ir.IntType(1)])
-            b.call(function, [to, ir.LlvmConstant(I8, 0), nbytes, is_volatile])
+            fill_bytes(self.builder, to, 0, nbytes)
         else:
-            function = declare(b.module, "llvm.memcpy.p0.p0.i64", VOID, [to.type, to.type, I64, ir.IntType(1)])
-            b.call(function, [to, source, nbytes, is_volatile])
+            copy_bytes(self.builder, to, source, nbytes)
 
     def _combine(self, to: ir.LlvmValue, new: ir.LlvmValue, width: int) -> None:
         """One update into one row."""
@@ -208,8 +204,7 @@ def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.LlvmValue, new: i
 
 def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Updates combined in index order, the result shared out over threads."""
-    indices = layout.operands[-1]
-    assert indices is not None, "there are indices"
+    (indices,) = layout.required(-1)
     plan = Scattering.of(node.op, len(layout.operands), layout.results[0].type, indices.type)
     cut = plan.cut(isa.machine)
     write_scatter(module, plan, cut, isa, name)

@@ -50,8 +50,7 @@ class ScatterForm:
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        indices, machine = layout.operands[-1], self.isa.machine
-        assert indices is not None, "there are indices"
+        (indices,), machine = layout.required(-1), self.isa.machine
         known = Scattering.of(self.op, len(layout.operands), layout.results[0].type, indices.type)
         if known.cut(machine) != self.cut or known.problem.oob != self.plan.problem.oob:
             return None
@@ -76,9 +75,7 @@ class ScatterForm:
 
 def sized_scatter(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> ScatterForm | None:
     """Finds the form of a scatter."""
-    indices, lying = node.operand_types[-1], layout.operands[-1]
-    assert indices is not None, "there are indices"
-    assert lying is not None, "there are indices"
+    indices, (lying,) = list(node.present())[-1].type, layout.required(-1)
     plan = Scattering.of(node.op, len(layout.operands), node.types[0], indices)
     known = Scattering.of(node.op, len(layout.operands), layout.results[0].type, lying.type)
     cut = known.cut(isa.machine)

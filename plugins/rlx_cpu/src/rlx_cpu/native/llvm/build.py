@@ -6,12 +6,13 @@ else is the same in both. A value is a scalar or a vector of the kernel's lanes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, f16, f32, f64
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.ir.assembler import intrinsic
 from rlx_cpu.native.llvm.ir.functions import declare
@@ -30,17 +31,27 @@ __all__ = [
     "OUTER",
     "POINTER",
     "VOID",
+    "Variable",
     "address",
     "constant",
+    "copy_bytes",
     "counted",
     "declare",
+    "fill_bytes",
+    "index",
     "integer_like",
     "intrinsic",
     "is_floating",
+    "least",
+    "masked_load",
+    "masked_store",
     "memory_type",
+    "most",
     "prefetch",
     "register_type",
+    "shuffled",
     "splat",
+    "starting",
     "suffix",
     "width",
 ]
@@ -101,11 +112,65 @@ def splat(builder: ir.IRBuilder, value: ir.LlvmValue, lanes: int) -> ir.LlvmValu
         return ir.LlvmConstant(type, [value] * lanes)
     undefined = ir.LlvmConstant(type, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.LlvmConstant(I32, 0))
-    return builder.shuffle_vector(first, undefined, ir.LlvmConstant(ir.VectorType(I32, lanes), [0] * lanes))
+    return shuffled(builder, first, undefined, [0] * lanes)
+
+
+def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]:
+    """A new kernel function: its builder, and its buffers, thread and number of threads."""
+    b = ir.new_function(module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
+    b.function.args[0].add_attribute("noalias")
+    buffers, tid, nthreads = b.function.args
+    return b, buffers, tid, nthreads
+
+
+def masked_load(b: ir.IRBuilder, place: ir.LlvmValue, type: Any, align: int, mask: ir.LlvmValue) -> ir.LlvmValue:
+    """Consecutive elements; lanes that the mask hides are 0, and their memory is not accessed."""
+    function = declare(b.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type])
+    return b.call(function, [place, ir.LlvmConstant(I32, align), mask, constant(type, 0)])
+
+
+def masked_store(b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, align: int, mask: ir.LlvmValue) -> None:
+    """Store consecutive elements; the memory of lanes that the mask hides is not accessed."""
+    types = [value.type, POINTER, I32, mask.type]
+    function = declare(b.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
+    b.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
+
+
+def shuffled(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, lanes: Iterable[int]) -> ir.LlvmValue:
+    """A vector of lanes of two vectors, counted through both."""
+    order = list(lanes)
+    return b.shuffle_vector(x, y, ir.LlvmConstant(ir.VectorType(I32, len(order)), order))
 
 
 CACHE_LINE = 64
 """Bytes."""
+
+
+def index(value: int) -> ir.LlvmConstant:
+    """A constant of the type that sizes and offsets have."""
+    return ir.LlvmConstant(I64, value)
+
+
+def least(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
+    """The smaller of two signed integers."""
+    return b.select(b.icmp_signed("<", x, y), x, y)
+
+
+def most(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
+    """The larger of two signed integers."""
+    return b.select(b.icmp_signed(">", x, y), x, y)
+
+
+def fill_bytes(b: ir.IRBuilder, to: ir.LlvmValue, byte: int, nbytes: ir.LlvmValue) -> None:
+    """Set bytes: some instructions for a small constant number, otherwise the C library's `memset`."""
+    function = declare(b.module, "llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1])
+    b.call(function, [to, ir.LlvmConstant(I8, byte), nbytes, ir.LlvmConstant(I1, 0)])
+
+
+def copy_bytes(b: ir.IRBuilder, to: ir.LlvmValue, source: ir.LlvmValue, nbytes: ir.LlvmValue) -> None:
+    """Copy bytes between memory that does not overlap; as `fill_bytes`, with `memcpy`."""
+    function = declare(b.module, "llvm.memcpy.p0.p0.i64", VOID, [POINTER, POINTER, I64, I1])
+    b.call(function, [to, source, nbytes, ir.LlvmConstant(I1, 0)])
 
 
 def prefetch(b: ir.IRBuilder, place: ir.LlvmValue, *, is_written: bool = False, locality: int = 3) -> None:
@@ -135,6 +200,32 @@ def variable(builder: ir.IRBuilder, type: Any) -> ir.Alloca:
         return builder.alloca(type)
 
 
+@frozen(eq=False)
+class Variable:
+    """A variable of the function under construction; see `variable`."""
+
+    place: ir.LlvmValue
+    type: Any
+
+    @classmethod
+    def new(cls, b: ir.IRBuilder, type: Any) -> Variable:
+        """Return a variable that has no value yet."""
+        return cls(variable(b, type), type)
+
+    @classmethod
+    def of(cls, b: ir.IRBuilder, value: ir.LlvmValue) -> Variable:
+        """Return a new variable with an initial value."""
+        result = cls.new(b, value.type)
+        result.set(b, value)
+        return result
+
+    def value(self, b: ir.IRBuilder) -> ir.LlvmValue:
+        return b.load(self.place, typ=self.type, align=align_of(self.type))
+
+    def set(self, b: ir.IRBuilder, value: ir.LlvmValue) -> None:
+        b.store(value, self.place, align=align_of(self.type))
+
+
 def align_of(type: Any) -> int:
     """Bytes that an access of a private variable may count on: its element size, as everywhere."""
     element: Any = type.element if isinstance(type, ir.VectorType) else type
@@ -153,12 +244,12 @@ def counted(builder: ir.IRBuilder, start: ir.LlvmValue, end: ir.LlvmValue, step:
     done = function.append_basic_block("done")
     builder.branch(head)
     builder.position_at_end(head)
-    index = builder.phi(I64)
-    index.add_incoming(start, before)
-    builder.cbranch(builder.icmp_signed("<", index, end), body, done)
+    number = builder.phi(I64)
+    number.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", number, end), body, done)
     builder.position_at_end(body)
-    yield index
-    following = builder.add(index, sized(builder, step))
-    index.add_incoming(following, builder.block)
+    yield number
+    following = builder.add(number, sized(builder, step))
+    number.add_incoming(following, builder.block)
     builder.branch(head)
     builder.position_at_end(done)

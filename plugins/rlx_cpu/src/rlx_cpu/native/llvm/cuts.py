@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rlx_core.codegen.cuts import Cut
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import least, most
 from rlx_cpu.native.llvm.simd import index, times
 from rlx_cpu.native.llvm.sizes import sized
 
@@ -26,7 +27,7 @@ def start_in_line(b: ir.IRBuilder, cut: Cut, part: ir.LlvmValue) -> ir.LlvmValue
     if cut.many == cut.each:
         return even
     beyond = b.sub(part, sized(b, cut.many))
-    return b.sub(even, b.select(b.icmp_signed(">", beyond, index(0)), beyond, index(0)))
+    return b.sub(even, most(b, beyond, index(0)))
 
 
 def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue | None = None) -> ir.LlvmValue:
@@ -86,4 +87,4 @@ def pieces_of(b: ir.IRBuilder, item: ir.LlvmValue, group: int, pieces: int) -> t
     """The range of pieces that an item of `group` pieces has."""
     low = times(b, item, group)
     high, end = b.add(low, sized(b, group)), sized(b, pieces)
-    return low, b.select(b.icmp_signed("<", high, end), high, end)
+    return low, least(b, high, end)

@@ -17,12 +17,15 @@ from rlx_cpu.native.llvm.build import (
     I32,
     I64,
     POINTER,
-    VOID,
     address,
     constant,
     counted,
     declare,
+    index,
+    masked_load,
+    masked_store,
     register_type,
+    shuffled,
     splat,
     suffix,
 )
@@ -30,11 +33,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import sized
 
 __all__ = ["Simd", "counting", "index", "offset", "pointer_at", "share", "times", "transposed"]
-
-
-def index(value: int) -> ir.LlvmConstant:
-    """A constant of the type that sizes and offsets have."""
-    return ir.LlvmConstant(I64, value)
 
 
 def times(b: ir.IRBuilder, value: ir.LlvmValue, factor: Dim) -> ir.LlvmValue:
@@ -88,16 +86,18 @@ def share(
 def transposed(b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> list[ir.LlvmValue]:
     """Vectors of as many lanes as there are vectors, as a matrix, transposed: log₂ rounds of interleaving."""
     lanes = len(rows)
-    half = lanes // 2
-    kind = ir.VectorType(I32, lanes)
-    pairs = [(i, lanes + i) for i in range(lanes)]
-    low = ir.LlvmConstant(kind, [x for p in pairs[:half] for x in p])
-    high = ir.LlvmConstant(kind, [x for p in pairs[half:] for x in p])
-    vectors = list(rows)
+    half, (low, high), vectors = lanes // 2, _interleaved(lanes), list(rows)
     for _ in range(lanes.bit_length() - 1):
         # Interleaving row i with row i + lanes/2 rotates the bits of every element's address by one.
         vectors = [b.shuffle_vector(vectors[i], vectors[i + half], which) for i in range(half) for which in (low, high)]
     return vectors
+
+
+def _interleaved(lanes: int) -> tuple[ir.LlvmConstant, ir.LlvmConstant]:
+    """Return the shuffles of two vectors into lanes in turn: those of the low halves, and those of the high halves."""
+    order = [x for i in range(lanes) for x in (i, lanes + i)]
+    kind = ir.VectorType(I32, lanes)
+    return ir.LlvmConstant(kind, order[:lanes]), ir.LlvmConstant(kind, order[lanes:])
 
 
 class Simd:
@@ -161,9 +161,7 @@ class Simd:
         align = align or self.itemsize
         if mask is None:
             return b.load(pointer, typ=self.vector, align=align)
-        kind = [POINTER, I32, self.mask, self.vector]
-        function = self.intrinsic(f"llvm.masked.load.{self.suffix}.p0", self.vector, kind)
-        return b.call(function, [pointer, ir.LlvmConstant(I32, align), mask, self.zero])
+        return masked_load(b, pointer, self.vector, align, mask)
 
     def store(
         self,
@@ -177,10 +175,8 @@ class Simd:
         align = align or self.itemsize
         if mask is None:
             b.store(value, pointer, align=align)
-            return
-        kind = [self.vector, POINTER, I32, self.mask]
-        function = self.intrinsic(f"llvm.masked.store.{self.suffix}.p0", VOID, kind)
-        b.call(function, [value, pointer, ir.LlvmConstant(I32, align), mask])
+        else:
+            masked_store(b, value, pointer, align, mask)
 
     def store_spread(
         self,
@@ -222,10 +218,7 @@ class Simd:
         width = self.lanes
         while width > 1:
             width //= 2
-            kind = ir.VectorType(I32, width)
-            low, high = (
-                b.shuffle_vector(value, value, ir.LlvmConstant(kind, list(range(s, s + width)))) for s in (0, width)
-            )
+            low, high = (shuffled(b, value, value, range(start, start + width)) for start in (0, width))
             value = b.fadd(low, high) if combine == "add" else self.maximum(b, low, high)
         return b.extract_element(value, ir.LlvmConstant(I32, 0))
 
@@ -237,16 +230,11 @@ class Simd:
     def sums(self, b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         """The sum of each of as many vectors as lanes, one per lane: halves on halves, as in `reduce`, all at once."""
         assert len(rows) == self.lanes, "a square block"
-        half = self.lanes // 2
-        kind = ir.VectorType(I32, self.lanes)
-        pairs = [(i, self.lanes + i) for i in range(self.lanes)]
-        low = ir.LlvmConstant(kind, [x for p in pairs[:half] for x in p])
-        high = ir.LlvmConstant(kind, [x for p in pairs[half:] for x in p])
-        vectors = list(rows)
+        shuffles, vectors = _interleaved(self.lanes), list(rows)
         while len(vectors) > 1:
             middle = len(vectors) // 2
             vectors = [
-                b.fadd(*(b.shuffle_vector(vectors[i], vectors[i + middle], which) for which in (low, high)))
+                b.fadd(*(b.shuffle_vector(vectors[i], vectors[i + middle], which) for which in shuffles))
                 for i in range(middle)
             ]
         return vectors[0]

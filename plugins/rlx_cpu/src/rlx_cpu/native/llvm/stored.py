@@ -12,7 +12,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bool_, f16, f32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import HALF, I8, I16, I32, POINTER, VOID, constant, register_type, suffix, width
+from rlx_cpu.native.llvm.build import HALF, I8, I16, constant, masked_load, masked_store, register_type, width
 from rlx_cpu.native.llvm.narrow import narrowed, widened
 from rlx_cpu.native.llvm.simd import Simd
 from rlx_cpu.native.llvm.sizes import sized
@@ -67,9 +67,7 @@ class Stored:
         kind, align = self._vector, align or self.itemsize
         if mask is None:
             return b.load(place, typ=kind, align=align)
-        name = f"llvm.masked.load.{self._suffix}.p0"
-        function = self.simd.intrinsic(name, kind, [POINTER, I32, self.simd.mask, kind])
-        return b.call(function, [place, ir.LlvmConstant(I32, align), mask, constant(kind, 0)])
+        return masked_load(b, place, kind, align, mask)
 
     def load_some(self, b: ir.IRBuilder, place: ir.LlvmValue, count: int) -> ir.LlvmValue:
         """`count` consecutive elements, however many lanes a vector has."""
@@ -88,14 +86,11 @@ class Stored:
         if self.is_same:
             self.simd.store(b, value, place, mask, align)
             return
-        kind, align = self._vector, align or self.itemsize
-        value = self._narrowed(b, value)
+        value, align = self._narrowed(b, value), align or self.itemsize
         if mask is None:
             b.store(value, place, align=align)
-            return
-        name = f"llvm.masked.store.{self._suffix}.p0"
-        function = self.simd.intrinsic(name, VOID, [kind, POINTER, I32, self.simd.mask])
-        b.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
+        else:
+            masked_store(b, value, place, align, mask)
 
     def store_scalar(self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue) -> None:
         b.store(value if self.is_same else self._narrowed(b, value), place, align=self.itemsize)
@@ -126,10 +121,6 @@ class Stored:
     @property
     def _vector(self) -> Any:
         return ir.VectorType(self._element, self.simd.lanes)
-
-    @property
-    def _suffix(self) -> str:
-        return suffix(self._vector)
 
     def _like(self, value: ir.LlvmValue, element: Any) -> Any:
         return element if width(value) == 1 else ir.VectorType(element, width(value))

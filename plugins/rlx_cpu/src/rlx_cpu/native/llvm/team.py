@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I1, I64, POINTER, VOID, address, declare
+from rlx_cpu.native.llvm.build import CALLED, I1, I64, POINTER, VOID, address, declare, index, least
 
 __all__ = ["MOST_SHARED", "SHARE", "SHARED", "TEAM_BYTES", "begin_team", "help_others", "team_functions"]
 
@@ -51,24 +51,23 @@ def team_functions(
         wait_for: Builds a loop that ends when the word at a place has a value; returns its number of iterations.
     """
     _help(module)
-    function = ir.Function(module, SHARED, "share")
-    function.linkage = "internal"  # its address is taken, which code in a package reaches by distance only
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    team, run, buffers, max_parts, tid = function.args
+    # its address is taken, which code in a package reaches by distance only
+    b = ir.new_function(module, SHARED, "share", is_internal=True)
+    team, run, buffers, max_parts, tid = b.function.args
     threads = b.load(_at(b, team, _THREADS), typ=I64, align=8)
     alone = b.load(_at(b, team, _ALONE), typ=I64, align=8)
-    with b.if_then(b.icmp_signed(">", alone, _word(0)), likely=False):
-        b.store(b.sub(alone, _word(1)), _at(b, team, _ALONE), align=8)
-        b.call(b.inttoptr(run, POINTER), [b.inttoptr(buffers, POINTER), _word(0), _word(1), tid, _word(0)], CALLED)
+    with b.if_then(b.icmp_signed(">", alone, index(0)), likely=False):
+        b.store(b.sub(alone, index(1)), _at(b, team, _ALONE), align=8)
+        b.call(b.inttoptr(run, POINTER), [b.inttoptr(buffers, POINTER), index(0), index(1), tid, index(0)], CALLED)
         b.ret_void()
     begun = b.call(module.globals["clock"], [])
-    least = b.select(b.icmp_signed("<", max_parts, threads), threads, max_parts)
-    parts = b.select(b.icmp_signed("<", least, _word(MOST_SHARED)), least, _word(MOST_SHARED))
-    for value, offset in ((run, _FUNCTION), (buffers, _BUFFERS), (parts, _PARTS), (_word(0), _DONE)):
+    requested = b.select(b.icmp_signed("<", max_parts, threads), threads, max_parts)
+    parts = least(b, requested, index(MOST_SHARED))
+    for value, offset in ((run, _FUNCTION), (buffers, _BUFFERS), (parts, _PARTS), (index(0), _DONE)):
         b.store(value, _at(b, team, offset), align=8)
-    number = b.add(b.lshr(_claimed(b, team), _word(_HALF)), _word(1))
-    free = b.sub(b.shl(_word(1), parts), _word(1))
-    b.atomic_rmw("xchg", _at(b, team, _CLAIM), b.or_(b.shl(number, _word(_HALF)), free), "seq_cst")
+    number = b.add(b.lshr(_claimed(b, team), index(_HALF)), index(1))
+    free = b.sub(b.shl(index(1), parts), index(1))
+    b.atomic_rmw("xchg", _at(b, team, _CLAIM), b.or_(b.shl(number, index(_HALF)), free), "seq_cst")
     b.call(module.globals["help"], [team, tid])
     worked = b.call(module.globals["clock"], [])
     turns = wait_for(b, _at(b, team, _DONE), parts)
@@ -79,14 +78,14 @@ def team_functions(
 def _judge(b: ir.IRBuilder, team: ir.LlvmValue, turns: ir.LlvmValue, work: ir.LlvmValue, worked: ir.LlvmValue) -> None:
     """Go on alone for a while after a wait that was far too long; twice as long as the last time, if that is not long ago."""
     penalty = b.load(_at(b, team, _PENALTY), typ=I64, align=8)
-    milder = b.sub(penalty, b.lshr(penalty, _word(_DECAY)))
+    milder = b.sub(penalty, b.lshr(penalty, index(_DECAY)))
     b.store(milder, _at(b, team, _PENALTY), align=8)
-    with b.if_then(b.icmp_signed(">", turns, _word(_SHORT_TURNS)), likely=False):
+    with b.if_then(b.icmp_signed(">", turns, index(_SHORT_TURNS)), likely=False):
         waited = b.sub(b.call(b.module.globals["clock"], []), worked)
-        longest = b.add(b.mul(work, _word(2)), _word(_SHORT_NS))
+        longest = b.add(b.mul(work, index(2)), index(_SHORT_NS))
         with b.if_then(b.icmp_signed(">", waited, longest)):
-            twice = b.add(b.mul(penalty, _word(2)), _word(_FEWEST_ALONE))
-            steps = b.select(b.icmp_signed("<", twice, _word(_MOST_ALONE)), twice, _word(_MOST_ALONE))
+            twice = b.add(b.mul(penalty, index(2)), index(_FEWEST_ALONE))
+            steps = least(b, twice, index(_MOST_ALONE))
             b.store(steps, _at(b, team, _PENALTY), align=8)
             b.store(steps, _at(b, team, _ALONE), align=8)
 
@@ -99,23 +98,21 @@ def begin_team(b: ir.IRBuilder, team: ir.LlvmValue, threads: ir.LlvmValue) -> No
 
 def help_others(b: ir.IRBuilder, team: ir.LlvmValue, tid: ir.LlvmValue) -> None:
     """Take parts of a shared step, if any is free."""
-    is_any = b.icmp_signed("!=", _free(b, _claimed(b, team)), _word(0))
+    is_any = b.icmp_signed("!=", _free(b, _claimed(b, team)), index(0))
     with b.if_then(is_any, likely=False):
         b.call(b.module.globals["help"], [team, tid])
 
 
 def _help(module: ir.Module) -> None:
     """`help(team, tid)`: parts of the step that is shared, a thread's own share first."""
-    function = ir.Function(module, ir.FunctionType(VOID, [I64, I64]), "help")
-    function.linkage = "internal"
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    team, tid = function.args
+    b = ir.new_function(module, ir.FunctionType(VOID, [I64, I64]), "help", is_internal=True)
+    team, tid = b.function.args
     look, take, run, over = (b.append_basic_block(name) for name in ("look", "take", "run", "over"))
     b.branch(look)
     b.position_at_end(look)
     claim = _claimed(b, team)
     free = _free(b, claim)
-    b.cbranch(b.icmp_signed("!=", free, _word(0)), take, over)
+    b.cbranch(b.icmp_signed("!=", free, index(0)), take, over)
     b.position_at_end(take)
     code, buffers, parts, threads = (
         b.load_atomic(_at(b, team, offset), "monotonic", 8, typ=I64)
@@ -123,12 +120,12 @@ def _help(module: ir.Module) -> None:
     )
     start = b.sdiv(b.mul(tid, parts), threads)
     own_parts = b.shl(b.lshr(free, start), start)
-    part = _lowest(b, b.select(b.icmp_signed("!=", own_parts, _word(0)), own_parts, free))
-    without = b.and_(claim, b.not_(b.shl(_word(1), part)))
+    part = _lowest(b, b.select(b.icmp_signed("!=", own_parts, index(0)), own_parts, free))
+    without = b.and_(claim, b.not_(b.shl(index(1), part)))
     b.cbranch(b.compare_exchange(_at(b, team, _CLAIM), claim, without), run, look)
     b.position_at_end(run)
-    b.call(b.inttoptr(code, POINTER), [b.inttoptr(buffers, POINTER), part, parts, tid, _word(0)], CALLED)
-    b.atomic_rmw("add", _at(b, team, _DONE), _word(1), "seq_cst")
+    b.call(b.inttoptr(code, POINTER), [b.inttoptr(buffers, POINTER), part, parts, tid, index(0)], CALLED)
+    b.atomic_rmw("add", _at(b, team, _DONE), index(1), "seq_cst")
     b.branch(look)
     b.position_at_end(over)
     b.ret_void()
@@ -143,12 +140,8 @@ def _claimed(b: ir.IRBuilder, team: ir.LlvmValue) -> ir.LlvmValue:
 
 
 def _free(b: ir.IRBuilder, claim: ir.LlvmValue) -> ir.LlvmValue:
-    return b.and_(claim, _word((1 << _HALF) - 1))
+    return b.and_(claim, index((1 << _HALF) - 1))
 
 
 def _at(b: ir.IRBuilder, team: ir.LlvmValue, nbytes: int) -> ir.LlvmValue:
     return address(b, b.inttoptr(team, POINTER), nbytes)
-
-
-def _word(number: int) -> ir.LlvmConstant:
-    return ir.LlvmConstant(I64, number)

@@ -8,7 +8,7 @@ from rlx_core.codegen.schedule import Nest
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I8, I64, counted, scaled, variable
+from rlx_cpu.native.llvm.build import I8, I64, Variable, counted, least, scaled, variable
 from rlx_cpu.native.loops.tiles import TransposedTiles
 from rlx_cpu.native.loops.values import KernelValues
 from rlx_cpu.native.loops.walk import Position, Shape
@@ -25,7 +25,7 @@ class Bands:
     """
 
     values: KernelValues
-    step: Callable[[Nest, Sequence[Position], dict[int, list[ir.LlvmValue]], int], None]
+    step: Callable[[Nest, Sequence[Position], dict[int, list[Variable]], int], None]
 
     @property
     def builder(self) -> ir.IRBuilder:
@@ -43,14 +43,14 @@ class Bands:
         zero, whole_side = ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, side)
         size = ir.LlvmConstant(I64, self.shape.kernel.extents[axis])
         start = scaled(b, index[axis], side * shape.sizes.tile_rows)
-        end = self._at_most(b.add(start, ir.LlvmConstant(I64, side * shape.sizes.tile_rows)), size)
+        end = least(b, b.add(start, ir.LlvmConstant(I64, side * shape.sizes.tile_rows)), size)
         wide = side * shape.sizes.tile_columns
         left_end = scaled(b, piece, wide)
-        right_end = self._at_most(b.add(left_end, ir.LlvmConstant(I64, wide)), ir.LlvmConstant(I64, shape.size))
+        right_end = least(b, b.add(left_end, ir.LlvmConstant(I64, wide)), ir.LlvmConstant(I64, shape.size))
         self.values.tiles = TransposedTiles(b, shape, self.values.memory, self._places(axis))
         with counted(b, start, end, side) as first, counted(b, left_end, right_end, side) as column:
-            rows = self._at_most(b.sub(size, first), whole_side)
-            columns = self._at_most(b.sub(ir.LlvmConstant(I64, shape.size), column), whole_side)
+            rows = least(b, b.sub(size, first), whole_side)
+            columns = least(b, b.sub(ir.LlvmConstant(I64, shape.size), column), whole_side)
             is_whole = b.and_(b.icmp_signed("==", rows, whole_side), b.icmp_signed("==", columns, whole_side))
             self.values.tiles.fill(
                 Position({**index, axis: first, shape.lane: column}, shape.lanes), rows, columns, is_whole
@@ -79,9 +79,6 @@ class Bands:
             with b.if_then(b.icmp_signed("<", vectors, columns)):
                 here = {**line, shape.lane: b.add(column, vectors)}
                 self.step(nest, [Position(here, left, tile=(row, vectors))], {}, 0)
-
-    def _at_most(self, value: ir.LlvmValue, limit: ir.LlvmValue) -> ir.LlvmValue:
-        return self.builder.select(self.builder.icmp_signed("<", value, limit), value, limit)
 
     def _places(self, axis: int) -> dict[int, ir.LlvmValue]:
         """Stack memory for the tiles, padded for a vector that reads beyond the last element."""

@@ -24,7 +24,7 @@ from rlx_core.ops.region import may_be_step
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I1, I8, I64, POINTER, VOID, counted, declare
+from rlx_cpu.native.llvm.build import I64, POINTER, VOID, copy_bytes, counted, fill_bytes, index, least
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import Function, library
@@ -102,16 +102,15 @@ def write_walk(module: ir.Module, sizes: tuple[int, ...]) -> None:
         module: The module with the function `block`.
         sizes: Bytes of an element of each operand and of the result.
     """
-    function = ir.Function(module, ir.FunctionType(VOID, [*[POINTER] * len(sizes), I64]), _NAME)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    *bases, size = function.args
+    b = ir.new_function(module, ir.FunctionType(VOID, [*[POINTER] * len(sizes), I64]), _NAME)
+    *bases, size = b.function.args
     places = b.alloca(I64, len(sizes))
-    is_short = b.icmp_signed("<", size, ir.LlvmConstant(I64, BLOCK))
+    is_short = b.icmp_signed("<", size, index(BLOCK))
 
     def run(addresses: Sequence[ir.LlvmValue]) -> None:
         for i, address in enumerate(addresses):
-            b.store(address, b.moved(places, ir.LlvmConstant(I64, 8 * i)), align=8)
-        b.call(module.globals["block"], [places, ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, 1)])
+            b.store(address, b.moved(places, index(8 * i)), align=8)
+        b.call(module.globals["block"], [places, index(0), index(1)])
 
     with b.if_else(is_short) as (short, long):
         with short:
@@ -119,23 +118,13 @@ def write_walk(module: ir.Module, sizes: tuple[int, ...]) -> None:
             for buffer, base, itemsize in zip(padded[:-1], bases[:-1], sizes[:-1], strict=True):
                 # The rest of the block is computed and discarded; it is filled with zeros, because code may branch on loaded
                 # values.
-                fill = declare(module, "llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1])
-                b.call(
-                    fill,
-                    [buffer, ir.LlvmConstant(I8, 0), ir.LlvmConstant(I64, BLOCK * itemsize), ir.LlvmConstant(I1, 0)],
-                )
-                copy(b, buffer, base, b.mul(size, ir.LlvmConstant(I64, itemsize)))
+                fill_bytes(b, buffer, 0, index(BLOCK * itemsize))
+                copy_bytes(b, buffer, base, b.mul(size, index(itemsize)))
             run(padded)
-            copy(b, bases[-1], padded[-1], b.mul(size, ir.LlvmConstant(I64, sizes[-1])))
+            copy_bytes(b, bases[-1], padded[-1], b.mul(size, index(sizes[-1])))
         with long:
-            last = b.sub(size, ir.LlvmConstant(I64, BLOCK))
-            with counted(b, ir.LlvmConstant(I64, 0), size, BLOCK) as index:
-                start = b.select(b.icmp_signed("<", index, last), index, last)
-                run([b.moved(x, b.mul(start, ir.LlvmConstant(I64, n))) for x, n in zip(bases, sizes, strict=True)])
+            last = b.sub(size, index(BLOCK))
+            with counted(b, index(0), size, BLOCK) as position:
+                start = least(b, position, last)
+                run([b.moved(x, b.mul(start, index(n))) for x, n in zip(bases, sizes, strict=True)])
     b.ret_void()
-
-
-def copy(b: ir.IRBuilder, target: ir.LlvmValue, source: ir.LlvmValue, nbytes: ir.LlvmValue) -> None:
-    """Copy bytes between buffers that do not overlap."""
-    function = declare(b.module, "llvm.memcpy.p0.p0.i64", VOID, [POINTER, POINTER, I64, I1])
-    b.call(function, [target, source, nbytes, ir.LlvmConstant(I1, 0)])

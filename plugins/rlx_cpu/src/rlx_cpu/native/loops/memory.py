@@ -5,8 +5,7 @@ Every access states the alignment of its element. A bool is a bit in registers a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rlx_core.codegen.loops import Load, Store
 from rlx_core.ir.dtypes import DType
@@ -17,16 +16,15 @@ from rlx_cpu.native.llvm.build import (
     I8,
     I32,
     I64,
-    POINTER,
-    VOID,
     address,
     constant,
-    declare,
+    masked_load,
+    masked_store,
     memory_type,
     prefetch,
     scaled,
+    shuffled,
     splat,
-    suffix,
     width,
 )
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
@@ -100,7 +98,7 @@ class KernelBuffers:
                 if ahead:
                     prefetch(b, address(b, place, ahead))
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
-            return self.to_register(dtype, self._masked_load(place, type, align, self.mask(position)))
+            return self.to_register(dtype, masked_load(b, place, type, align, self.mask(position)))
         if spread is None and self.is_paired(term):
             return self._load_part(term, place, position)
         vector: ir.LlvmValue = constant(memory_type(dtype, lanes), 0)
@@ -126,8 +124,8 @@ class KernelBuffers:
         if position.active == lanes:
             both = b.load(start, typ=type, align=width)
         else:
-            both = self._masked_load(start, type, width, self._mask(2 * lanes, 2 * position.active))
-        return b.shuffle_vector(both, ir.LlvmConstant(type, ir.Undefined), numbers(range(part, 2 * lanes, 2)))
+            both = masked_load(b, start, type, width, self._mask(2 * lanes, 2 * position.active))
+        return shuffled(b, both, ir.LlvmConstant(type, ir.Undefined), range(part, 2 * lanes, 2))
 
     def store_pair(self, store: Store, position: Position, re: ir.LlvmValue, im: ir.LlvmValue) -> None:
         """Write both parts of neighbouring elements, interleaved; `store` is the store of the real parts."""
@@ -135,17 +133,11 @@ class KernelBuffers:
         assert isinstance(position.active, int), "complex elements have no code for sizes that are not known"
         place = self.place(store, position)
         sides = splat(b, re, lanes), splat(b, im, lanes)
-        both = b.shuffle_vector(*sides, numbers(k + side for k in range(lanes) for side in (0, lanes)))
+        both = shuffled(b, *sides, (k + side for k in range(lanes) for side in (0, lanes)))
         if position.active == lanes:
             b.store(both, place, align=width)
         else:
-            self._masked_store(both, place, width, self._mask(2 * lanes, 2 * position.active))
-
-    def _masked_load(self, place: ir.LlvmValue, type: Any, align: int, mask: ir.LlvmValue) -> ir.LlvmValue:
-        function = declare(
-            self.builder.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type]
-        )
-        return self.builder.call(function, [place, ir.LlvmConstant(I32, align), mask, constant(type, 0)])
+            masked_store(b, both, place, width, self._mask(2 * lanes, 2 * position.active))
 
     def store(self, store: Store, position: Position, value: ir.LlvmValue) -> None:
         """Write a value of the kernel to its result."""
@@ -168,15 +160,10 @@ class KernelBuffers:
             elif position.active == lanes:
                 b.store(value, place, align=align)
             else:
-                self._masked_store(value, place, align, self.mask(position))
+                masked_store(b, value, place, align, self.mask(position))
             return
         for k in self._single(position):
             b.store(b.extract_element(value, ir.LlvmConstant(I32, k)), address(b, place, k * stride), align=align)
-
-    def _masked_store(self, value: ir.LlvmValue, place: ir.LlvmValue, align: int, mask: ir.LlvmValue) -> None:
-        types = [value.type, POINTER, I32, mask.type]
-        function = declare(self.builder.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
-        self.builder.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
 
     def _single(self, position: Position) -> range:
         """The lanes that are accessed one by one."""
@@ -217,9 +204,3 @@ class KernelBuffers:
         if dtype.kind != "bool":
             return value
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))
-
-
-def numbers(lanes: Iterable[int]) -> ir.LlvmConstant:
-    """Return the mask of a shuffle."""
-    indices = list(lanes)
-    return ir.LlvmConstant(ir.VectorType(I32, len(indices)), indices)

@@ -14,15 +14,18 @@ from rlx_core.system.records import define
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (
     CACHE_LINE,
-    I64,
     POINTER,
+    Variable,
     address,
     align_of,
     counted,
+    index,
+    least,
     register_type,
     scaled,
 )
 from rlx_cpu.native.llvm.nontemporal import either_way
+from rlx_cpu.native.llvm.simd import share
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.loops.bands import Bands
 from rlx_cpu.native.loops.memory import KernelBuffers
@@ -34,6 +37,9 @@ from rlx_cpu.native.loops.values import KernelValues
 from rlx_cpu.native.loops.walk import Position, Shape
 
 __all__ = ["Loops"]
+
+Accumulators = dict[int, list[Variable]]
+"""Reduction → its accumulators in a loop over the row."""
 
 
 @define(eq=False)
@@ -104,10 +110,7 @@ class Loops:
         """A loop over the units that are this thread's."""
         b = self.builder
         _, tid, threads = b.function.args
-        count = sized(b, units)
-        first = b.sdiv(b.mul(tid, count), threads)
-        last = b.sdiv(b.mul(b.add(tid, ir.LlvmConstant(I64, 1)), count), threads)
-        return counted(b, first, last)
+        return counted(b, *share(b, units, tid, threads))
 
     def store(self, numbers: Sequence[int], position: Position, known: dict[int, ir.LlvmValue]) -> None:
         """Write values that are known, or can be, to their results.
@@ -145,12 +148,12 @@ class Loops:
     def rows_of(self, positions: Sequence[Position], block: ir.LlvmValue | None) -> None:
         """Emit all loops of a unit's row, then the stores of per-row values."""
         self.values.start_unit()
-        if self.shape.rows_at_once > 1:
+        if self.shape.rows_at_once > 1:  # short rows, written out: what they share is loaded once
             (nest,) = self.shape.plan.nests
             with self._shared():
                 self.step(nest, positions, {}, 0)
             return
-        if len(positions) > 1 or self.shape.strip > 1:
+        if len(positions) > 1 or self.shape.strip > 1:  # reductions in lanes: all of a strip go through one loop
             (nest,), finish = self.shape.plan.nests, self.shape.plan.finish
             strip = self.reduce_strip(nest, positions)
             with self._shared():
@@ -159,7 +162,9 @@ class Loops:
                 ]
                 self._store_all(finish, positions, computed)
             return
-        (position,) = positions
+        (position,) = (
+            positions  # one row, or one vector of rows: loop after loop, with kept values in memory between them
+        )
         for number, nest in enumerate(self.shape.plan.nests):
             self.memory = self.values.memory = evolve(self.memory, loop=number)
             self.nest(nest, position, block)
@@ -169,7 +174,7 @@ class Loops:
     def reduce_strip(self, nest: Nest, positions: Sequence[Position]) -> list[dict[int, ir.LlvmValue]]:
         """Emit the reductions of several vectors of rows in one loop; return the values known at each afterwards."""
         known: list[dict[int, ir.LlvmValue]] = []
-        totals: list[dict[int, list[ir.LlvmValue]]] = []
+        totals: list[Accumulators] = []
         for position in positions:
             self.values.start_unit()
             self._hoist(nest, position)
@@ -179,12 +184,12 @@ class Loops:
         windows = self.shape.windows
         written_out = () if windows is None else (windows.row_axis,)
 
-        def step(index: dict[int, ir.LlvmValue]) -> None:
+        def step(here: dict[int, ir.LlvmValue]) -> None:
             with self._shared():
                 for steps in self._steps(written_out):
                     for position, fixed, total in zip(positions, known, totals, strict=True):
                         self.values.fixed = fixed
-                        self.step(nest, [evolve(position, index=index, steps={**position.steps, **steps})], total, 0)
+                        self.step(nest, [evolve(position, index=here, steps={**position.steps, **steps})], total, 0)
 
         self._rows_outside(positions[0], [a for a in self.kernel.row_axes if a not in written_out], step)
         for fixed, total in zip(known, totals, strict=True):
@@ -303,7 +308,7 @@ class Loops:
         nest: Nest,
         position: Position,
         axes: list[int],
-        totals: dict[int, list[ir.LlvmValue]],
+        totals: Accumulators,
         slot: ir.LlvmValue | None,
     ) -> None:
         """The loops over `axes` of the row, the lane axis innermost."""
@@ -318,51 +323,44 @@ class Loops:
                 self._over(nest, evolve(position, index={**position.index, axis: i}), inner, totals, line)
             return
         if not self.shape.is_in_row:
-            self.step(nest, [evolve(position, slot=slot or ir.LlvmConstant(I64, 0))], totals, 0)
+            self.step(nest, [evolve(position, slot=slot or index(0))], totals, 0)
             return
         vectors = -(-self.shape.size // self.shape.lanes)
-        base = ir.LlvmConstant(I64, 0) if slot is None else scaled(b, slot, vectors)
+        base = index(0) if slot is None else scaled(b, slot, vectors)
         if self.shape.has_known_lanes:
             self._along_lanes(nest, position, totals, base)
         else:
             self._along_unknown(nest, position, totals, base)
 
-    def _along_lanes(
-        self, nest: Nest, position: Position, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue
-    ) -> None:
+    def _along_lanes(self, nest: Nest, position: Position, totals: Accumulators, base: ir.LlvmValue) -> None:
         """Traverse the lane axis: several vectors at once, then single ones, then the remainder."""
         b, shape = self.builder, self.shape
         full_vectors = shape.size // shape.lanes
         line = self._line(nest)
+        # Each accumulator takes every `UNROLL`th vector: one alone would wait for the latency of each addition.
         unroll = max(UNROLL, line) if totals and full_vectors >= 2 * UNROLL else line
         bundles = full_vectors // unroll * unroll
         if bundles:
             start, end = self._bounds(position, shape.lane, bundles)
             with counted(b, start, end, unroll) as vector:
                 for first in range(0, unroll, line):
-                    positions = [
-                        self._at(position, b.add(vector, ir.LlvmConstant(I64, first + k)), base) for k in range(line)
-                    ]
+                    positions = [self._at(position, b.add(vector, index(first + k)), base) for k in range(line)]
                     self.step(nest, positions, totals, first)
         with self._in_last_chunk(position):
             self._remainder(nest, position, totals, base, bundles)
 
-    def _along_unknown(
-        self, nest: Nest, position: Position, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue
-    ) -> None:
+    def _along_unknown(self, nest: Nest, position: Position, totals: Accumulators, base: ir.LlvmValue) -> None:
         """The same where the number of elements comes with the call."""
         b, shape = self.builder, self.shape
-        size, zero, lanes = sized(b, shape.size), ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, shape.lanes)
+        size, zero, lanes = sized(b, shape.size), index(0), index(shape.lanes)
         full_vectors = b.udiv(size, lanes)
         bundles: ir.LlvmValue = zero
         if totals:
-            bundles = b.and_(full_vectors, ir.LlvmConstant(I64, -UNROLL))
+            bundles = b.and_(full_vectors, index(-UNROLL))
             start, end = self._bounds(position, shape.lane, bundles)
             with counted(b, start, end, UNROLL) as vector:
                 for which in range(UNROLL):
-                    self.step(
-                        nest, [self._at(position, b.add(vector, ir.LlvmConstant(I64, which)), base)], totals, which
-                    )
+                    self.step(nest, [self._at(position, b.add(vector, index(which)), base)], totals, which)
         with self._in_last_chunk(position):
             with counted(b, bundles, full_vectors) as vector:
                 self.step(nest, [self._at(position, vector, base)], totals, 0)
@@ -382,24 +380,22 @@ class Loops:
         b, shape = self.builder, self.shape
         limit = size if isinstance(size, ir.LlvmValue) else sized(b, size)
         if position.chunk is None or axis != shape.first_row_axis:
-            return ir.LlvmConstant(I64, 0), limit
+            return index(0), limit
         start = scaled(b, position.chunk, shape.chunk)
         end = b.add(start, sized(b, shape.chunk))
-        return start, b.select(b.icmp_signed("<", end, limit), end, limit)
+        return start, least(b, end, limit)
 
     def _remainder(
-        self, nest: Nest, position: Position, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue, bundles: int
+        self, nest: Nest, position: Position, totals: Accumulators, base: ir.LlvmValue, bundles: int
     ) -> None:
         """Emit single vectors after the bundles, and the partial vector."""
         shape = self.shape
         full_vectors = shape.size // shape.lanes
         for k in range(bundles, full_vectors):
-            self.step(nest, [self._at(position, ir.LlvmConstant(I64, k), base)], totals, k - bundles)
+            self.step(nest, [self._at(position, index(k), base)], totals, k - bundles)
         left = shape.size % shape.lanes
         if left:
-            self.step(
-                nest, [self._at(evolve(position, active=left), ir.LlvmConstant(I64, full_vectors), base)], totals, 0
-            )
+            self.step(nest, [self._at(evolve(position, active=left), index(full_vectors), base)], totals, 0)
 
     def _at(self, position: Position, vector: ir.LlvmValue, base: ir.LlvmValue) -> Position:
         """Return the position of a vector of the row, `base` vectors into the kept rows."""
@@ -427,19 +423,16 @@ class Loops:
         left = shape.size - full_elements
         if full_elements:
             start = scaled(b, block, shape.block)
-            end = b.add(start, ir.LlvmConstant(I64, shape.block))
-            limit = ir.LlvmConstant(I64, full_elements)
-            end = b.select(b.icmp_signed("<", end, limit), end, limit)
+            end = b.add(start, index(shape.block))
+            end = least(b, end, index(full_elements))
             with counted(b, start, end, shape.lanes) as i:
                 self.step(nest, [evolve(position, index={**position.index, shape.lane: i})], {}, 0)
         if left:
-            tail = evolve(
-                position, index={**position.index, shape.lane: ir.LlvmConstant(I64, full_elements)}, active=left
-            )
+            tail = evolve(position, index={**position.index, shape.lane: index(full_elements)}, active=left)
             if shape.pieces == 1:
                 self.step(nest, [tail], {}, 0)
             else:
-                with b.if_then(b.icmp_unsigned("==", block, ir.LlvmConstant(I64, shape.pieces - 1))):
+                with b.if_then(b.icmp_unsigned("==", block, index(shape.pieces - 1))):
                     self.step(nest, [tail], {}, 0)
 
     def _blocked_unknown(self, nest: Nest, position: Position, block: ir.LlvmValue) -> None:
@@ -447,18 +440,16 @@ class Loops:
         b, shape = self.builder, self.shape
         assert shape.block is not None, "blocks are of element-wise kernels"
         start, size = scaled(b, block, shape.block), sized(b, shape.size)
-        last = b.add(start, ir.LlvmConstant(I64, shape.block))
-        end = b.select(b.icmp_signed("<", last, size), last, size)
-        full_end = b.and_(end, ir.LlvmConstant(I64, -shape.lanes))
+        last = b.add(start, index(shape.block))
+        end = least(b, last, size)
+        full_end = b.and_(end, index(-shape.lanes))
         with counted(b, start, full_end, shape.lanes) as i:
             self.step(nest, [evolve(position, index={**position.index, shape.lane: i})], {}, 0)
         with b.if_then(b.icmp_signed("<", full_end, end)):
             tail = evolve(position, index={**position.index, shape.lane: full_end}, active=b.sub(end, full_end))
             self.step(nest, [tail], {}, 0)
 
-    def step(
-        self, nest: Nest, positions: Sequence[Position], totals: dict[int, list[ir.LlvmValue]], which: int
-    ) -> None:
+    def step(self, nest: Nest, positions: Sequence[Position], totals: Accumulators, which: int) -> None:
         """One pass of a loop: the values at one vector of the row, or at several before the first is stored."""
         b = self.builder
         computed = []

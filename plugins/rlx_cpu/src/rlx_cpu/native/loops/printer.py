@@ -15,7 +15,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, POINTER, VOID
+from rlx_cpu.native.llvm.build import starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.loops.nests import Loops
 from rlx_cpu.native.loops.walk import Shape
@@ -53,15 +53,15 @@ class LlvmPrinter:
             in_chunks: Whether rows are cut into chunks, though it is not known how many.
         """
         if 0 in kernel.extents[: kernel.grid] or (0 in kernel.extents and not _has_finish(kernel)):
-            self._function(name).ret_void()
+            starting(self.module, name)[0].ret_void()
             return PrintedKernel(name, None, 0, 0, False, False)
         shape = evolve(Shape.of(kernel, self.isa), is_told_chunks=in_chunks)
         prologue = f"{name}.parts" if shape.has_chunks else None
         if prologue is not None:
-            parts = self._function(prologue)
+            parts, *_ = starting(self.module, prologue)
             Loops(parts, shape).write_parts()
             parts.ret_void()
-        builder = self._function(name)
+        builder, *_ = starting(self.module, name)
         loops = Loops(builder, shape)
         if prologue is None:
             loops.write_units()
@@ -78,16 +78,11 @@ class LlvmPrinter:
         """
         shape = Shape.of(kernel, self.isa, lane=len(kernel.extents) - 1)
         assert shape.units % parts == 0 and not shape.keeps_rows and not kernel.has_check, "units are inside of parts"  # noqa: PT018
-        builder = self._function(name)
+        builder, *_ = starting(self.module, name)
         Loops(builder, shape).write_units()
         builder.ret_void()
         builder.function.linkage = "internal"
         return builder.function
-
-    def _function(self, name: str) -> ir.IRBuilder:
-        function = ir.Function(self.module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
-        function.args[0].add_attribute("noalias")
-        return ir.IRBuilder(function.append_basic_block("entry"))
 
 
 def _has_finish(kernel: Kernel) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from rlx_core.codegen.loops import Reduce
 from rlx_core.codegen.scalars.arithmetic import larger, smaller
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, constant, width
+from rlx_cpu.native.llvm.build import I32, constant, shuffled, width
 
 __all__ = ["UNROLL", "combined", "identity", "over_lanes"]
 
@@ -42,18 +42,11 @@ def combined(b: ir.IRBuilder, reduce: Reduce, x: ir.LlvmValue, y: ir.LlvmValue) 
 
 def over_lanes(b: ir.IRBuilder, reduce: Reduce, total: ir.LlvmValue) -> ir.LlvmValue:
     """All lanes combined into one, halves on halves."""
-    undefined = ir.Undefined
     lanes = width(total)
     while lanes > 1:
         half = lanes // 2
-        low, high = (
-            b.shuffle_vector(
-                total,
-                ir.LlvmConstant(total.type, undefined),
-                ir.LlvmConstant(ir.VectorType(I32, half), list(range(start, start + half))),
-            )
-            for start in (0, half)
-        )
+        undefined = ir.LlvmConstant(total.type, ir.Undefined)
+        low, high = (shuffled(b, total, undefined, range(start, start + half)) for start in (0, half))
         if half == 1:
             low, high = (b.extract_element(x, ir.LlvmConstant(I32, 0)) for x in (low, high))
         total = combined(b, reduce, low, high)

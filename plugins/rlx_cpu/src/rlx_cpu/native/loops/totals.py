@@ -7,7 +7,7 @@ from typing import Any
 from rlx_core.codegen.loops import Reduce
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import align_of, register_type, splat, variable
+from rlx_cpu.native.llvm.build import Variable, register_type, splat
 from rlx_cpu.native.loops.reductions import UNROLL, combined, identity, over_lanes
 from rlx_cpu.native.loops.values import KernelValues
 from rlx_cpu.native.loops.walk import Position, Shape
@@ -40,31 +40,30 @@ class Totals:
         in_lanes = self.shape.is_in_row or self.values.varies_lane[number]
         return register_type(self.reduce(number).dtype, self.shape.lanes if in_lanes else 1)
 
-    def start(self, number: int) -> list[ir.LlvmValue]:
-        """Variables that hold what changes nothing."""
-        type = self.register(number)
-        shape = self.shape
+    def start(self, number: int) -> list[Variable]:
+        """Return the accumulators, with the identity element of the reduction."""
+        type, shape = self.register(number), self.shape
         is_long = not shape.has_known_lanes or shape.size // shape.lanes >= 2 * UNROLL
         count = UNROLL if shape.is_in_row and is_long else 1
-        variables: list[ir.LlvmValue] = [variable(self.builder, type) for _ in range(count)]
+        variables = [Variable.new(self.builder, type) for _ in range(count)]
         for each in variables:
-            self.builder.store(identity(self.reduce(number), type), each, align=align_of(type))
+            each.set(self.builder, identity(self.reduce(number), type))
         return variables
 
-    def add(self, number: int, into: ir.LlvmValue, value: ir.LlvmValue, position: Position) -> None:
+    def add(self, number: int, into: Variable, value: ir.LlvmValue, position: Position) -> None:
         """Combine a value into an accumulator; one that is equal in all lanes counts in each."""
         b, shape = self.builder, self.shape
         value = splat(b, value, shape.lanes) if shape.is_in_row else value
-        before = b.load(into, typ=value.type, align=align_of(value.type))
+        before = into.value(b)
         after = combined(b, self.reduce(number), before, value)
         if shape.is_in_row and (isinstance(position.active, ir.LlvmValue) or position.active < shape.lanes):
             after = b.select(self.values.memory.mask(position), after, before)
-        b.store(after, into, align=align_of(value.type))
+        into.set(b, after)
 
-    def finish(self, number: int, variables: list[ir.LlvmValue]) -> ir.LlvmValue:
+    def finish(self, number: int, variables: list[Variable]) -> ir.LlvmValue:
         """Return the combined value of the accumulators."""
-        b, type, reduce = self.builder, self.register(number), self.reduce(number)
-        parts = [b.load(v, typ=type, align=align_of(type)) for v in variables]
+        b, reduce = self.builder, self.reduce(number)
+        parts = [each.value(b) for each in variables]
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=True)
             parts = [combined(b, reduce, x, y) for x, y in pairs]

@@ -9,32 +9,24 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import prod
 
-from rlx_core.codegen.movement.boxes import Box, simplified, split
+from rlx_core.codegen.movement.boxes import Box, split
 from rlx_core.codegen.movement.tilings import TILINGS, boxes_of
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
 from rlx_core.system.records import evolve
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address
+from rlx_cpu.native.llvm.build import address, least, starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.movement.common import common_move
-from rlx_cpu.native.movement.mover import Mover, in_loop_order, in_words, is_transposed
+from rlx_cpu.native.movement.mover import Mover, canonical, in_loop_order, is_transposed
 from rlx_cpu.native.movement.mover_rows import Stores, stores_of
 from rlx_cpu.native.movement.sized import sized_move
 from rlx_cpu.native.table import native
 
-__all__ = ["Placed", "emit_boxes", "emit_move", "prepared", "starting"]
-
-
-def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]:
-    """A new kernel function: its builder, and its buffers, thread and number of threads."""
-    function = ir.Function(module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
-    function.args[0].add_attribute("noalias")
-    buffers, tid, nthreads = function.args
-    return ir.IRBuilder(function.append_basic_block("entry")), buffers, tid, nthreads
+__all__ = ["Placed", "emit_boxes", "emit_move", "prepared"]
 
 
 MANY_UNITS = 4
@@ -93,10 +85,7 @@ def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.LlvmV
 
 def prepared(isa: Isa, box: Box, itemsize: int) -> list[tuple[Box, int]]:
     """The box in axes of loops, the outer ones many enough to be shared out, with the size of its elements."""
-    box, itemsize = in_words(box, itemsize)
-    if box.operand is None:
-        box = evolve(box, axes=tuple(evolve(a, source=a.to) for a in box.axes))  # zeros have the layout of the result
-    box = simplified(box, itemsize)
+    box, itemsize = canonical(box, itemsize)
     last = box.axes[-1]
     block = isa.machine.movement.unit_nbytes // itemsize
     pieces = split(box, block) if last.count > 2 * block and last.to == itemsize else (box,)
@@ -154,7 +143,7 @@ def _within(b: ir.IRBuilder, unit: ir.LlvmValue, first: int, count: int) -> ir.L
     """`unit` of all units as one of the `count` that begin at `first`, or the nearest."""
     value = b.sub(unit, index(first))
     value = b.select(b.icmp_signed("<", value, index(0)), index(0), value)
-    return b.select(b.icmp_signed("<", value, index(count)), value, index(count))
+    return least(b, value, index(count))
 
 
 native.register(*TILINGS, priority=1, completes_parts=True, name="move", sized=sized_move)(emit_move)

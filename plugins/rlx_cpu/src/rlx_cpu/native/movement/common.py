@@ -92,9 +92,8 @@ def common_of(isa: Isa, triple: str, itemsize: int) -> ir.Module:
     """The module of the function for elements of one size."""
     module = ir.Module("move", triple)
     signature = ir.FunctionType(VOID, [POINTER, I64, I64, POINTER, I64])
-    function = ir.Function(module, signature, name_of(isa, itemsize))
-    buffers, part, parts, table, boxes = function.args
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = ir.new_function(module, signature, name_of(isa, itemsize))
+    buffers, part, parts, table, boxes = b.function.args
     with counting(b, index(0), boxes) as number:
         words = b.moved(table, b.mul(number, index(8 * _WORDS)))
         head = dict(zip(_HEAD, (_word(b, words, i) for i in range(len(_HEAD))), strict=True))
@@ -124,7 +123,7 @@ def _move_row(
     """Copy a row, or broadcast one element: full vectors, then the remainder."""
     with b.if_else(b.icmp_signed("!=", is_copied, index(0))) as (copied, repeated):
         with copied:
-            rows.library("memcpy", to, source, count)
+            rows.whole(to, source, count)
         with repeated:
             value = b.load(source, typ=rows.element, align=rows.alignment)
             vector, full_count = splat(b, value, rows.lanes), b.and_(count, index(-rows.lanes))

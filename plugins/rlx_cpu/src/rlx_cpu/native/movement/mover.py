@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from rlx_core.codegen.movement.boxes import Axis, Box
+from rlx_core.codegen.movement.boxes import Axis, Box, simplified
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CACHE_LINE, address, prefetch
+from rlx_cpu.native.llvm.build import CACHE_LINE, address, least, prefetch
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, transposed
 from rlx_cpu.native.movement.mover_rows import Rows, Stores
 
-__all__ = ["WIDEST", "Mover", "in_loop_order", "in_words", "is_transposed"]
+__all__ = ["WIDEST", "Mover", "canonical", "in_loop_order", "is_transposed"]
 
 WIDEST = 8
 """Bytes of the largest element that moves in one piece; a complex number of 16 is two."""
@@ -38,6 +38,14 @@ def in_words(box: Box, itemsize: int) -> tuple[Box, int]:
         return box, itemsize
     pair = Axis(itemsize // WIDEST, WIDEST, WIDEST if box.operand is not None else 0)
     return evolve(box, axes=(*box.axes, pair)), WIDEST
+
+
+def canonical(box: Box, itemsize: int) -> tuple[Box, int]:
+    """Return a box in words with its axes merged, and the size of a word; zeros have the layout of the result."""
+    box, itemsize = in_words(box, itemsize)
+    if box.operand is None:
+        box = evolve(box, axes=tuple(evolve(a, source=a.to) for a in box.axes))
+    return simplified(box, itemsize), itemsize
 
 
 def is_transposed(axes: Sequence[Axis], itemsize: int) -> bool:
@@ -166,7 +174,7 @@ class Mover:
         """Return the end of a tile of `side` that begins at `first`: at most `end`."""
         b = self.builder
         after = b.add(first, index(side))
-        return after if end % side == 0 else b.select(b.icmp_signed("<", after, index(end)), after, index(end))
+        return after if end % side == 0 else least(b, after, index(end))
 
     def _strip(self, to: ir.LlvmValue, source: ir.LlvmValue, down: Axis, along: Axis) -> None:
         outer, inner = (down, along) if down.count <= along.count else (along, down)

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from rlx_core.codegen.movement.boxes import Axis
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CACHE_LINE, I8, I32, I64, VOID, address, declare, splat
+from rlx_cpu.native.llvm.build import CACHE_LINE, I64, address, copy_bytes, fill_bytes, shuffled, splat
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset
@@ -97,7 +97,7 @@ class Rows:
         """A row that is dense on both sides; a short one becomes a few moves, a long one the C library's."""
 
         def piece(first: Place, count: Place) -> None:
-            self.library("memcpy", self._at(to, first), self._at(source, first), count)
+            self.whole(self._at(to, first), self._at(source, first), count)
 
         if self.stores is Stores.ORDINARY:
             piece(0, count)
@@ -108,20 +108,21 @@ class Rows:
         zeros = splat(self.builder, ir.LlvmConstant(self.element, 0), self.lanes)
 
         def piece(first: Place, count: Place) -> None:
-            self.library("memset", self._at(to, first), ir.LlvmConstant(I8, 0), count)
+            self.whole(self._at(to, first), None, count)
 
         if self.stores is Stores.ORDINARY:
             piece(0, count)
         else:
             self._nontemporal(to, count, count, lambda i: zeros, piece)
 
-    def library(self, name: str, to: ir.LlvmValue, what: ir.LlvmValue, count: Place) -> None:
-        """The C library's `memcpy` of a place, or its `memset` to a byte, for so many elements."""
+    def whole(self, to: ir.LlvmValue, source: ir.LlvmValue | None, count: Place) -> None:
+        """Copy a number of elements that are dense on both sides, or clear them if there is no source."""
         b = self.builder
-        kinds, suffix = ([to.type, what.type, I64, ir.IntType(1)], "p0.p0" if name == "memcpy" else "p0")
         nbytes = index(count * self.itemsize) if isinstance(count, int) else b.mul(count, index(self.itemsize))
-        function = declare(b.module, f"llvm.{name}.{suffix}.i64", VOID, kinds)
-        b.call(function, [to, what, nbytes, ir.LlvmConstant(ir.IntType(1), 0)])
+        if source is None:
+            fill_bytes(b, to, 0, nbytes)
+        else:
+            copy_bytes(b, to, source, nbytes)
 
     def _spread(self, to: ir.LlvmValue, source: ir.LlvmValue, count: int) -> None:
         """One element in all places of a row."""
@@ -132,12 +133,11 @@ class Rows:
     def _reversed(self, to: ir.LlvmValue, source: ir.LlvmValue, count: int) -> None:
         """A row from its end, which is where `source` points."""
         b, lanes, size = self.builder, self.lanes, self.itemsize
-        order = ir.LlvmConstant(ir.VectorType(I32, lanes), list(range(lanes - 1, -1, -1)))
         first = address(b, source, -(lanes - 1) * size)
 
         def reversed_vector(i: Place) -> ir.LlvmValue:
             vector = self._load(self._at(first, i, -1))
-            return b.shuffle_vector(vector, vector, order)
+            return shuffled(b, vector, vector, range(lanes - 1, -1, -1))
 
         self._vectors(to, count, count, reversed_vector, lambda i: self._one(self._at(source, i, -1)))
 
@@ -164,9 +164,7 @@ class Rows:
                 place if number == 0 else k if whose < number else lanes + place
                 for k, (whose, place) in enumerate(origins)
             ]
-            gathered = self.builder.shuffle_vector(
-                gathered, read[number], ir.LlvmConstant(ir.VectorType(I32, lanes), order)
-            )
+            gathered = shuffled(self.builder, gathered, read[number], order)
         return gathered
 
     def singly(self, to: ir.LlvmValue, source: ir.LlvmValue | None, axis: Axis) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final, Literal
 
-from rlx_core.codegen.movement.boxes import Axis, Box, simplified
+from rlx_core.codegen.movement.boxes import Axis, Box
 from rlx_core.codegen.movement.tilings import boxes_of
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.unknown import said, unknown
@@ -22,11 +22,11 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I8, KERNEL
+from rlx_cpu.native.llvm.build import KERNEL
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
-from rlx_cpu.native.movement.mover import Mover, in_loop_order, in_words, is_transposed
+from rlx_cpu.native.movement.mover import Mover, canonical, in_loop_order, is_transposed
 from rlx_cpu.native.movement.mover_rows import LONGEST_STEP, Rows
 
 __all__ = ["MoveForm", "sized_move"]
@@ -96,9 +96,8 @@ class MoveForm:
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        function = ir.Function(module, KERNEL, name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
-        buffers, part, parts, _ = function.args
+        b = ir.new_function(module, KERNEL, name)
+        buffers, part, parts, _ = b.function.args
         for number, each in enumerate(self.parts):
             to = offset(b, pointer_at(b, buffers, len(self.node.operands) + each.result), unknown(f"to{number}"))
             source = None
@@ -124,10 +123,8 @@ class MoveForm:
             return
         rows, last = Rows(b, self.isa, part.itemsize), f"{number}_{part.outer}"
         count = sized(b, unknown(f"count{last}"))
-        if source is None:
-            rows.library("memset", to, ir.LlvmConstant(I8, 0), count)
-        elif part.kind == "copy":
-            rows.library("memcpy", to, source, count)
+        if source is None or part.kind == "copy":
+            rows.whole(to, source, count)
         else:
             with counting(b, 0, count) as position:
                 element = source if part.kind == "spread" else offset(b, source, (position, unknown(f"from{last}")))
@@ -145,12 +142,7 @@ def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[t
     """The boxes for some sizes, each with what code knows of it; `None` where code for the size moves them better."""
     boxes: list[tuple[Part, Box]] = []
     for box in boxes_of(bind_op(node.op, sizes), layout):
-        words, itemsize = in_words(box, layout.results[box.result].type.dtype.itemsize)
-        if box.operand is None:
-            words = evolve(
-                words, axes=tuple(evolve(a, source=a.to) for a in words.axes)
-            )  # zeros have the layout of the result
-        simple = simplified(words, itemsize)
+        simple, itemsize = canonical(box, layout.results[box.result].type.dtype.itemsize)
         simple = evolve(simple, axes=in_loop_order(simple.axes, itemsize))
         max_elements = isa.machine.movement.unit_nbytes // itemsize
         within = axes_within(simple, step_of(node.types[box.result], layout.results[box.result]), max_elements)

@@ -14,10 +14,10 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, address, memory_type
+from rlx_cpu.native.llvm.build import I64, address, memory_type, starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
-from rlx_cpu.native.movement.boxes import emit_boxes, prepared, starting
+from rlx_cpu.native.movement.boxes import emit_boxes, prepared
 from rlx_cpu.native.movement.mover import Mover
 from rlx_cpu.native.table import native
 
@@ -41,16 +41,14 @@ def starts_of(
     """The starts, which are the operands from `first` on."""
     starts = []
     for axis, (n, size) in enumerate(zip(shape, window, strict=True)):
-        place = layout.operands[first + axis]
-        assert place is not None, "there is a start an axis"
+        (place,) = layout.required(first + axis)
         starts.append(start_of(b, place, pointer_at(b, buffers, first + axis), n - size))
     return starts
 
 
 def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """A window copied out."""
-    x, y = layout.operands[0], layout.results[0]
-    assert x is not None, "there is something to slice"
+    (x,), y = layout.required(0), layout.results[0]
     window = y.type.static_shape
     builder, buffers, tid, nthreads = starting(module, name)
     axes = tuple(Axis(n, t, s) for n, t, s in zip(window, y.strides, x.strides, strict=True))
@@ -68,9 +66,7 @@ def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
 
 def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """The operand, unless the result uses its memory, and the window over it; slabs of one axis are distributed."""
-    x, new, y = layout.operands[0], layout.operands[1], layout.results[0]
-    assert x is not None, "there is something to update"
-    assert new is not None, "there is an update"
+    (x, new), y = layout.required(0, 1), layout.results[0]
     shape, window, itemsize = y.type.static_shape, new.type.static_shape, y.type.dtype.itemsize
     builder, buffers, tid, nthreads = starting(module, name)
     if 0 in shape:
@@ -89,18 +85,22 @@ def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
                 mover = Mover(builder, isa, width)
                 mover.move(address(builder, to, piece.to), address(builder, read, piece.start), piece.axes)
 
-    count = 1 if axis is None else shape[axis]
-    step, source_step = (0, 0) if axis is None else (y.strides[axis], x.strides[axis])
+    begin: ir.LlvmValue
+    if axis is None:  # one element is one slab
+        count, reach, begin, (step, source_step, new_step) = 1, 1, index(0), (0, 0, 0)
+    else:
+        count, reach, begin = shape[axis], window[axis], starts[axis]
+        step, source_step, new_step = (place.strides[axis] for place in (y, x, new))
     low, high = share(builder, count, tid, nthreads)
     with counting(builder, low, high) as i:
         with builder.if_then(is_elsewhere):
             slab(shape, x, offset(builder, to, (i, step)), offset(builder, origin, (i, source_step)))
-        begin = index(0) if axis is None else starts[axis]
+        # As an unsigned number, a position before the window lies behind it.
         inside = builder.sub(i, begin)
-        with builder.if_then(builder.icmp_unsigned("<", inside, index(1 if axis is None else window[axis]))):
+        with builder.if_then(builder.icmp_unsigned("<", inside, index(reach))):
             others = [(starts[a], y.strides[a]) for a in other_axes]
             place = offset(builder, to, (i, step), *others)
-            slab(window, new, place, offset(builder, update, (inside, 0 if axis is None else new.strides[axis])))
+            slab(window, new, place, offset(builder, update, (inside, new_step)))
     builder.ret_void()
     return Emitted(name, uses_threads=count > 1 and y.type.static_nbytes >= isa.machine.serial_nbytes)
 

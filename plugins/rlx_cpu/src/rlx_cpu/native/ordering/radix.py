@@ -12,7 +12,7 @@ from itertools import accumulate
 from rlx_core.codegen.ordering import Keys
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, POINTER, constant, variable
+from rlx_cpu.native.llvm.build import I32, I64, POINTER, Variable, constant
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import is_known
@@ -91,12 +91,10 @@ class Radix:
             is_listed: Whether the words at the beginning of scratch say which elements there are; otherwise they are the
                 first `count` of the row.
         """
-        function = ir.Function(module, ir.FunctionType(POINTER, [POINTER, I64, POINTER]), name)
-        function.linkage = "internal"
-        row, count, scratch = function.args
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(module, ir.FunctionType(POINTER, [POINTER, I64, POINTER]), name, is_internal=True)
+        row, count, scratch = b.function.args
         Passes(b, self, row, count, scratch).run(is_listed)
-        return function
+        return b.function
 
 
 class Passes:
@@ -108,9 +106,9 @@ class Passes:
         self.b, self.plan, self.row, self.count = b, plan, row, count
         words, both = (plan.n * k * WORD if is_known(plan.n) else times(b, count, k * WORD) for k in (1, 2))
         self.counters = offset(b, scratch, both)
-        self.here, self.there = variable(b, POINTER), variable(b, POINTER)
-        b.store(scratch, self.here, align=8)
-        b.store(offset(b, scratch, words), self.there, align=8)
+        self.here, self.there = Variable.new(b, POINTER), Variable.new(b, POINTER)
+        self.here.set(b, scratch)
+        self.there.set(b, offset(b, scratch, words))
 
     def run(self, is_listed: bool) -> None:
         b = self.b
@@ -120,7 +118,7 @@ class Passes:
                 self._prepare(half, is_listed or half > 0)
                 for digit in self.plan.digits:
                     self._move(digit)
-        b.ret(b.load(self.here, typ=POINTER, align=8))
+        b.ret(self.here.value(b))
 
     def _clear(self) -> None:
         lanes = self.plan.isa.vector_bytes // COUNT
@@ -131,7 +129,7 @@ class Passes:
     def _prepare(self, half: int, is_listed: bool) -> None:
         """Words with half of the keys, and how often each digit occurs in them."""
         b, keys = self.b, self.plan.keys
-        words = b.load(self.here, typ=POINTER, align=8)
+        words = self.here.value(b)
         with counting(b, 0, self.count) as i:
             word = offset(b, words, (i, WORD))
             place = b.and_(b.load(word, typ=I64, align=WORD), index(0xFFFFFFFF)) if is_listed else i
@@ -158,7 +156,7 @@ class Passes:
 
     def _move(self, digit: Digit) -> None:
         b = self.b
-        source, target = (b.load(v, typ=POINTER, align=8) for v in (self.here, self.there))
+        source, target = self.here.value(b), self.there.value(b)
         common = b.load(self._counter(digit, b.load(source, typ=I64, align=WORD)), typ=I32, align=COUNT)
         with b.if_then(b.icmp_unsigned("!=", b.zext(common, I64), self.count)):
             self._starts(digit)
@@ -166,16 +164,15 @@ class Passes:
                 word = b.load(offset(b, source, (i, WORD)), typ=I64, align=WORD)
                 place = b.zext(self._increased(digit, word), I64)
                 b.store(word, offset(b, target, (place, WORD)), align=WORD)
-            b.store(target, self.here, align=8)
-            b.store(source, self.there, align=8)
+            self.here.set(b, target)
+            self.there.set(b, source)
 
     def _starts(self, digit: Digit) -> None:
         """Counts become the places where the words of each digit begin."""
         b = self.b
-        total = variable(b, I32)
-        b.store(ir.LlvmConstant(I32, 0), total, align=COUNT)
+        total = Variable.of(b, ir.LlvmConstant(I32, 0))
         with counting(b, 0, digit.values) as i:
             place = offset(b, self.counters, (i, COUNT), digit.first * COUNT)
-            many, before = b.load(place, typ=I32, align=COUNT), b.load(total, typ=I32, align=COUNT)
+            many, before = b.load(place, typ=I32, align=COUNT), total.value(b)
             b.store(before, place, align=COUNT)
-            b.store(b.add(before, many), total, align=COUNT)
+            total.set(b, b.add(before, many))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rlx_core.codegen.ordering import Keys
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import constant, splat, variable
+from rlx_cpu.native.llvm.build import Variable, constant, least, splat
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
 from rlx_cpu.native.ordering.order_keys import key_type, load_keys
@@ -68,23 +68,19 @@ class Ranks:
         """Write the keys of a row to scratch memory, then their places."""
         self._write_keys(b, row, scratch)
         type = key_type(self.keys, self.lanes)
-        total = variable(b, type)
+        total = Variable.new(b, type)
         numbers = ir.LlvmConstant(type, [constant(type.element, k) for k in range(self.lanes)])
         with counting(b, 0, self.vectors * self.lanes, self.lanes) as start:
             keys = b.load(offset(b, scratch, (start, self.size)), typ=type, align=self.size)
-            b.store(constant(type, 0), total, align=self.size)
-            end = b.add(start, index(self.lanes))
-            last = b.select(b.icmp_signed("<", end, index(self.n)), end, index(self.n))
+            total.set(b, constant(type, 0))
+            last = least(b, b.add(start, index(self.lanes)), index(self.n))
 
-            def add(other: ir.LlvmValue, is_before: ir.LlvmValue) -> None:
-                b.store(
-                    b.sub(b.load(total, typ=type, align=self.size), b.sext(is_before, type)), total, align=self.size
-                )
+            def add(is_before: ir.LlvmValue) -> None:
+                total.set(b, b.sub(total.value(b), b.sext(is_before, type)))
 
             def each(low: ir.LlvmValue | int, high: ir.LlvmValue | int, relation: str) -> None:
                 with counting(b, low, high) as j:
-                    other = self._key(b, scratch, j)
-                    add(other, b.icmp_unsigned(relation, other, keys))
+                    add(b.icmp_unsigned(relation, self._key(b, scratch, j), keys))
 
             each(0, start, "<=")
             with counting(b, start, last) as j:
@@ -93,13 +89,10 @@ class Ranks:
                 lane = splat(b, b.trunc(position, type.element) if self.keys.bits < 64 else position, self.lanes)
                 is_later = b.icmp_unsigned(">", numbers, lane)
                 tied = b.and_(b.icmp_unsigned("==", other, keys), is_later)
-                add(other, b.or_(b.icmp_unsigned("<", other, keys), tied))
+                add(b.or_(b.icmp_unsigned("<", other, keys), tied))
             each(last, self.n, "<")
-            b.store(
-                b.load(total, typ=type, align=self.size),
-                offset(b, scratch, (start, self.size), self.keys_nbytes),
-                align=self.size,
-            )
+            places = total.value(b)
+            b.store(places, offset(b, scratch, (start, self.size), self.keys_nbytes), align=self.size)
 
     def _key(self, b: ir.IRBuilder, scratch: ir.LlvmValue, j: ir.LlvmValue) -> ir.LlvmValue:
         """A key in every lane."""

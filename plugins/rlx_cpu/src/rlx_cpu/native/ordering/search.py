@@ -18,12 +18,12 @@ from rlx_cpu.native.llvm.build import (
     I64,
     KERNEL,
     POINTER,
+    Variable,
     constant,
     declare,
     memory_type,
     splat,
     suffix,
-    variable,
     width,
 )
 from rlx_cpu.native.llvm.isa import Isa
@@ -53,31 +53,28 @@ class Bisection:
         b = self.builder
         keys = load_keys(b, self.keys, values, lanes)
         type = I64 if lanes == 1 else ir.VectorType(I64, lanes)
-        place = variable(b, type)
-        b.store(constant(type, 0), place, align=8)
+        place = Variable.of(b, constant(type, 0))
         if self.search.n:
-            left = variable(b, I64)
-            b.store(index(self.search.n), left, align=8)
+            left = Variable.of(b, index(self.search.n))
             # A search ends when one element is left; the number of halvings does not depend on the comparisons.
             with counting(b, 0, (self.search.n - 1).bit_length()):
-                length = b.load(left, typ=I64, align=8)
+                length = left.value(b)
                 half = b.lshr(length, index(1))
                 self._advance(row, keys, place, half)
-                b.store(b.sub(length, half), left, align=8)
+                left.set(b, b.sub(length, half))
             self._advance(row, keys, place, index(1))
-        result, itemsize = b.load(place, typ=type, align=8), self.search.index.itemsize
+        result, itemsize = place.value(b), self.search.index.itemsize
         number = result if itemsize == 8 else b.trunc(result, memory_type(self.search.index, lanes))
         b.store(number, to, align=itemsize)
 
-    def _advance(self, row: ir.LlvmValue, keys: ir.LlvmValue, place: ir.LlvmValue, step: ir.LlvmValue) -> None:
+    def _advance(self, row: ir.LlvmValue, keys: ir.LlvmValue, place: Variable, step: ir.LlvmValue) -> None:
         """Move every place by `step` if the element that is the last to be passed comes before the value."""
         b, lanes = self.builder, width(keys)
-        type = I64 if lanes == 1 else ir.VectorType(I64, lanes)
-        before = b.load(place, typ=type, align=8)
+        before = place.value(b)
         after = b.add(before, splat(b, step, lanes))
-        element = self.keys.of(b, self._elements(row, b.sub(after, constant(type, 1))))
+        element = self.keys.of(b, self._elements(row, b.sub(after, constant(place.type, 1))))
         is_passed = b.icmp_unsigned("<=" if self.search.is_right else "<", element, keys)
-        b.store(b.select(is_passed, after, before), place, align=8)
+        place.set(b, b.select(is_passed, after, before))
 
     def _elements(self, row: ir.LlvmValue, places: ir.LlvmValue) -> ir.LlvmValue:
         """The bits of the elements at `places`."""
@@ -99,12 +96,11 @@ def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
     assert isinstance(op, SearchSorted), "registered for searches"
     search = Search.of(op, *(v.type for v in node.present()))
     lines, n, count = search.lines, search.n, search.count
-    function = ir.Function(module, KERNEL, name)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = ir.new_function(module, KERNEL, name)
     if lines * count == 0:
         b.ret_void()
         return Emitted(name, uses_threads=False)
-    buffers, part, parts, _ = function.args
+    buffers, part, parts, _ = b.function.args
     bisection = Bisection(b, search)
     wide, size, itemsize = isa.machine.ordering.search_block, search.keys.dtype.itemsize, search.index.itemsize
     blocks = -(-count // wide)

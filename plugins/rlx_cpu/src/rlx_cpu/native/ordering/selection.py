@@ -12,7 +12,7 @@ from collections.abc import Callable
 from rlx_core.codegen.ordering import Keys
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, constant, declare, splat, suffix, variable, width
+from rlx_cpu.native.llvm.build import I32, I64, Variable, constant, declare, splat, suffix, width
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
 from rlx_cpu.native.ordering.order_keys import key_type, load_keys
@@ -31,29 +31,24 @@ class PositionList:
 
     Attributes:
         words: Its address.
-        count: A variable: how many there are.
+        count: Number of positions.
     """
 
     words: ir.LlvmValue
-    count: ir.LlvmValue
+    count: Variable
 
     @classmethod
     def empty(cls, b: ir.IRBuilder, words: ir.LlvmValue) -> PositionList:
-        count = variable(b, I64)
-        b.store(index(0), count, align=8)
-        return cls(words, count)
-
-    def size(self, b: ir.IRBuilder) -> ir.LlvmValue:
-        return b.load(self.count, typ=I64, align=8)
+        return cls(words, Variable.of(b, index(0)))
 
     def add(self, b: ir.IRBuilder, first: ir.LlvmValue, selected: ir.LlvmValue) -> None:
         """Add the selected ones of the positions `first`, `first + 1`, …; the list must have capacity for all of them."""
-        count = self.size(b)
+        count = self.count.value(b)
         for lane in range(width(selected)):
             one = selected if width(selected) == 1 else b.extract_element(selected, ir.LlvmConstant(I32, lane))
             b.store(b.add(first, index(lane)), offset(b, self.words, (count, WORD)), align=WORD)
             count = b.add(count, b.zext(one, I64))
-        b.store(count, self.count, align=8)
+        self.count.set(b, count)
 
 
 @frozen
@@ -117,33 +112,33 @@ class Candidates:
         row, scratch = function.args
         b = ir.IRBuilder(function.append_basic_block("entry"))
         listing = PositionList.empty(b, scratch)
-        last = variable(b, key_type(self.row.keys))
+        last = Variable.new(b, key_type(self.row.keys))
         size, first = self.row.size, self.first
 
         def forget() -> None:
             """Keep the best; `last` is the key of the last of them."""
-            words = b.call(sort, [row, listing.size(b), scratch])
+            words = b.call(sort, [row, listing.count.value(b), scratch])
             is_elsewhere = b.icmp_unsigned("!=", b.ptrtoint(words, I64), b.ptrtoint(scratch, I64))
             with b.if_then(is_elsewhere), counting(b, 0, self.count) as i:
                 word = b.load(offset(b, words, (i, WORD)), typ=I64, align=WORD)
                 b.store(word, offset(b, scratch, (i, WORD)), align=WORD)
-            b.store(index(self.count), listing.count, align=8)
+            listing.count.set(b, index(self.count))
             word = b.load(offset(b, scratch, (self.count - 1) * WORD), typ=I64, align=WORD)
             place = b.and_(word, index(0xFFFFFFFF))
-            b.store(load_keys(b, self.row.keys, offset(b, row, (place, size))), last, align=size)
+            last.set(b, load_keys(b, self.row.keys, offset(b, row, (place, size))))
 
         with counting(b, 0, first) as i:
             b.store(i, offset(b, scratch, (i, WORD)), align=WORD)
-        b.store(index(first), listing.count, align=8)
+        listing.count.set(b, index(first))
         forget()
 
         def see(position: ir.LlvmValue, keys: ir.LlvmValue) -> None:
             # Of equals the earlier one is kept, and that is the one that is there already.
-            bound = splat(b, b.load(last, typ=key_type(self.row.keys), align=size), width(keys))
+            bound = splat(b, last.value(b), width(keys))
             selected = b.icmp_unsigned("<", keys, bound)
             with b.if_then(b.any_lane(selected), likely=False):
                 listing.add(b, position, selected)
-                with b.if_then(b.icmp_unsigned(">", listing.size(b), index(first)), likely=False):
+                with b.if_then(b.icmp_unsigned(">", listing.count.value(b), index(first)), likely=False):
                     forget()
 
         self.row.scan(b, row, first, see)
@@ -174,29 +169,27 @@ class Slices:
         is_first, is_last = b.icmp_unsigned("==", part, index(0)), b.icmp_unsigned("==", following, parts)
         low = b.select(is_first, constant(key_type(keys), 0), low)
         listing = PositionList.empty(b, scratch)
-        before = variable(b, I64)
-        b.store(index(0), before, align=8)
+        before = Variable.of(b, index(0))
 
         def see(position: ir.LlvmValue, row_keys: ir.LlvmValue) -> None:
             lanes = width(row_keys)
             is_before = b.icmp_unsigned("<", row_keys, splat(b, low, lanes))
             is_below = b.or_(b.icmp_unsigned("<", row_keys, splat(b, high, lanes)), splat(b, is_last, lanes))
-            b.store(b.add(b.load(before, typ=I64, align=8), _many(b, is_before)), before, align=8)
+            before.set(b, b.add(before.value(b), _many(b, is_before)))
             selected = b.and_(is_below, b.not_(is_before))
             with b.if_then(b.any_lane(selected)):
                 listing.add(b, position, selected)
 
         self.row.scan(b, row, 0, see)
-        return listing.size(b), b.load(before, typ=I64, align=8)
+        return listing.count.value(b), before.value(b)
 
     def _bound(self, b: ir.IRBuilder, scratch: ir.LlvmValue, rank: ir.LlvmValue) -> ir.LlvmValue:
         """The key of the sample that comes at `rank`; the first one if none does."""
         type, size = key_type(self.row.keys), self.row.size
-        bound = variable(b, type)
-        b.store(constant(type, 0), bound, align=size)
+        bound = Variable.of(b, constant(type, 0))
         with counting(b, 0, SAMPLE) as i, b.if_then(b.icmp_unsigned("==", self.ranks.place(b, scratch, i), rank)):
-            b.store(b.load(offset(b, scratch, (i, size)), typ=type, align=size), bound, align=size)
-        return b.load(bound, typ=type, align=size)
+            bound.set(b, b.load(offset(b, scratch, (i, size)), typ=type, align=size))
+        return bound.value(b)
 
 
 def _many(b: ir.IRBuilder, condition: ir.LlvmValue) -> ir.LlvmValue:

@@ -47,8 +47,7 @@ class SortForm:
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        x, problem = layout.operands[0], self.problem
-        assert x is not None, "there is something to sort"
+        (x,), problem = layout.required(0), self.problem
         known = SortProblem.of(self.op, x.type, layout.results[0].type, problem.row.isa)
         if known.is_cut != problem.is_cut:
             return None
@@ -68,8 +67,7 @@ class SortForm:
 
 def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortForm | None:
     """Finds the form of a sorting."""
-    (x,), lying = node.present(), layout.operands[0]
-    assert lying is not None, "there is something to sort"
+    (x,), (lying,) = node.present(), layout.required(0)
     sorting, known = (
         Sorting.of(node.op, x.type, node.types[0]),
         SortProblem.of(node.op, lying.type, layout.results[0].type, isa),

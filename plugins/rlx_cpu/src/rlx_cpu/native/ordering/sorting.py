@@ -241,8 +241,7 @@ class Staging:
 
 def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Units of neighbouring lines shared out, or the slices of a few long rows."""
-    x = layout.operands[0]
-    assert x is not None, "there is something to sort"
+    (x,) = layout.required(0)
     problem = SortProblem.of(node.op, x.type, layout.results[0].type, isa)
     write_sort(module, problem, name)
     if problem.is_empty:
@@ -252,12 +251,11 @@ def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
 
 def write_sort(module: ir.Module, problem: SortProblem, name: str) -> None:
     """The function of a sorting."""
-    function = ir.Function(module, KERNEL, name)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = ir.new_function(module, KERNEL, name)
     if problem.is_empty:
         b.ret_void()
         return
-    buffers, part, parts, thread = function.args
+    buffers, part, parts, thread = b.function.args
     one_line, staging = one_line_of(module, problem, name), Staging(problem, aligned(problem.row_workspace))
     scratch = offset(b, pointer_at(b, buffers, len(problem.sizes)), (thread, aligned(problem.workspace)))
 

@@ -26,7 +26,7 @@ from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import product_of
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = ["KERNELS", "machine_with", "product_problem"]
+__all__ = ["KERNELS", "machine_with", "plan_of", "product_problem"]
 
 VERSION: Final = "1"
 """Changes with the meaning of the parameters and with the code of products, so that former choices no longer apply."""
@@ -60,18 +60,14 @@ def product_problem(function: Function, isa: Isa) -> TuningProblem | None:
     layout = function.layout
     if function.kernel not in KERNELS or not _is_reproducible(layout):
         return None
-    plan = _plan(function, isa)
+    plan = plan_of(function, isa)
     if plan.products < MIN_PRODUCTS or not plan.uses_threads:
         return None
     candidates = [Candidate("model")]
     seen = {_schedule(plan)}
     for candidate in _candidates(plan):
-        other = _plan(function, evolve(isa, machine=machine_with(isa.machine, candidate)))
-        schedule = _schedule(other)
-        has_equal_sums = (other.blocks.rows, other.blocks.panels, other.blocks.depth) == (
-            plan.blocks.rows, plan.blocks.panels, plan.blocks.depth
-        )  # fmt: skip
-        if has_equal_sums and schedule not in seen:
+        schedule = _schedule(plan_of(function, evolve(isa, machine=machine_with(isa.machine, candidate))))
+        if schedule not in seen:
             seen.add(schedule)
             candidates.append(candidate)
     return TuningProblem(_line(function, plan.product), f"products {VERSION}", tuple(candidates))
@@ -79,17 +75,16 @@ def product_problem(function: Function, isa: Isa) -> TuningProblem | None:
 
 def _is_reproducible(layout: Layout) -> bool:
     """Whether separate row-major arrays of the operands' types lie as the operands do, as far as the schedule depends on it."""
-    a, b, *others = layout.operands
-    assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
-    places = [place for place in (a, *others, *layout.results) if place is not None and place.literal is None]
+    a, b, *others = layout.required()
+    places = [place for place in (a, *others, *layout.results) if place.literal is None]
     is_in_loop = any(place.is_held or place.is_fresh or place.is_inside for place in (*places, b))
     return not is_in_loop and (b.is_dense or b.is_bound) and all(place.is_dense for place in places)
 
 
-def _plan(function: Function, isa: Isa) -> ProductPlan:
+def plan_of(function: Function, isa: Isa) -> ProductPlan:
+    """Return the plan of a function's product."""
     product = product_of(function.layout)
-    b = function.layout.operands[1]
-    assert b is not None, "a product has two operands"
+    (b,) = function.layout.required(1)
     words = Words.of(new_module("tuning"), isa, product.factors, product.dtype.accumulator)
     keeps_result = isinstance(function.node.op, FusedMatMulEpilogue)
     return ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)

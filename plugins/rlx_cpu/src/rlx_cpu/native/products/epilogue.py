@@ -1,8 +1,7 @@
-"""Operations on a product's sums before they are stored: bias, activation, scale, residual, as stages on vectors.
+"""Operations on a product's sums before they are stored: bias, activation, regions of ops, as stages on vectors.
 
 A stage maps a vector of sums to another of the same shape; its argument is the position of the elements. Cheap stages run on
-the
-accumulators; stages with long polynomials run on the finished tile while it is in L1, one row at a time,
+the accumulators; stages with long polynomials run on the finished tile while it is in L1, one row at a time,
 because inlining them for every accumulator would be most of the code.
 """
 
@@ -24,8 +23,6 @@ __all__ = [
     "TileElements",
     "activation",
     "add",
-    "multiply",
-    "scale",
 ]
 
 
@@ -80,20 +77,19 @@ class GemmEpilogue:
 
 @frozen(eq=False)
 class EpilogueOperand:
-    """A tensor that a stage reads: a pointer, strides in bytes for a row and a column, and its dtype if it is not the sums'.
+    """A row that a stage reads: its address, the stride of its columns in bytes, and its dtype.
 
     Loaded values are in the register representation of that dtype: f32 for 16-bit floats, a mask for bools.
     """
 
     pointer: ir.LlvmValue
-    by_row: int = 0
-    by_column: int = 0
-    dtype: DType | None = None
+    by_column: int
+    dtype: DType
 
     def load(self, b: ir.IRBuilder, simd: Simd, position: TileElements) -> ir.LlvmValue:
-        """Return the elements at a position; broadcast along dimensions with stride 0."""
-        stored = Stored(simd, self.dtype or simd.dtype)
-        place = offset(b, self.pointer, times(b, position.row, self.by_row), times(b, position.column, self.by_column))
+        """Return the elements at a position; broadcast along columns with stride 0."""
+        stored = Stored(simd, self.dtype)
+        place = offset(b, self.pointer, times(b, position.column, self.by_column))
         if self.by_column == stored.itemsize:
             return stored.load(b, place, position.mask)
         if self.by_column == 0:
@@ -102,28 +98,16 @@ class EpilogueOperand:
 
 
 def add(simd: Simd, operand: EpilogueOperand) -> Stage:
-    """Add an operand: a bias has one number per column, a residual one for every element."""
+    """Add a row, such as a bias with one number per column; it is loaded once for all rows of a tile."""
     repeated: dict[str, ir.LlvmValue] = {}
 
     def stage(b: ir.IRBuilder, value: ir.LlvmValue, position: TileElements) -> ir.LlvmValue:
-        if operand.by_row != 0:
-            return b.fadd(value, operand.load(b, simd, position))
         column = position.column.text
         if column not in repeated:
             repeated[column] = operand.load(b, simd, position)
         return b.fadd(value, repeated[column])
 
     return stage
-
-
-def scale(simd: Simd, factor: float) -> Stage:
-    """Multiply by a constant."""
-    return lambda b, value, position: b.fmul(value, simd.constant(factor))
-
-
-def multiply(simd: Simd, operand: EpilogueOperand) -> Stage:
-    """Multiply by an operand: one number per row, say."""
-    return lambda b, value, position: b.fmul(value, operand.load(b, simd, position))
 
 
 def activation(function: Callable[[ir.IRBuilder, ir.LlvmValue], ir.LlvmValue]) -> Stage:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from attrs import field
-
 from rlx_core.codegen.cuts import cut, unknown_cut
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import MatrixProduct
@@ -23,9 +21,16 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.words import Words
-from rlx_cpu.native.products.gemm_driver import GemmEmitter
 from rlx_cpu.native.products.gemm_plan import ProductPlan
-from rlx_cpu.native.products.gemm_sized import DEPTH, ENOUGH_ROWS, GROUP, TILES, EpilogueOf, call_of, sources_of
+from rlx_cpu.native.products.gemm_sized import (
+    DEPTH,
+    ENOUGH_ROWS,
+    GROUP,
+    TILES,
+    EpilogueOf,
+    ProductCode,
+    sources_of,
+)
 from rlx_cpu.native.products.gemm_tiles import Blocks, tile_for
 
 __all__ = ["FoldedForm", "sized_folded"]
@@ -39,50 +44,29 @@ class FoldedForm:
     """A convolution product for any number of images.
 
     Attributes:
-        node: The node that contains the product.
-        layout: Layout of operands and results, for all sizes.
-        plan: The blocking.
-        workspace: Bytes of a thread's memory.
-        shared_workspace: Bytes of memory shared by all threads.
+        code: The code, with a layout for all sizes.
     """
 
-    node: Node
-    layout: Layout
-    plan: ProductPlan
-    epilogue: EpilogueOf
-    workspace: Dim = field(init=False)
-    shared_workspace: Dim = field(init=False)
-
-    @workspace.default
-    def _workspace(self) -> Dim:
-        return self.plan.thread_nbytes
-
-    @shared_workspace.default
-    def _shared_workspace(self) -> Dim:
-        return self.plan.shared
+    code: ProductCode
 
     @property
     def key(self) -> str:
-        return f"{self.node.op!r} {self.layout!r} {self.plan.product!r} {self.plan.keeps_result} {self.plan.sources}"
+        plan = self.code.plan
+        return f"{self.code.node.op!r} {self.code.layout!r} {plan.product!r} {plan.keeps_result} {plan.sources}"
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        strides, known = layout_sizes(self.layout, layout), of_size(self.plan.product, sizes)
-        if strides is None or not (known.m and known.k) or sources_of(self.plan, known) != self.plan.sources:
+        plan, most_rows = self.code.plan, self.code.blocks.rows.most
+        strides, known = layout_sizes(self.code.layout, layout), of_size(plan.product, sizes)
+        if strides is None or not (known.m and known.k) or sources_of(plan, known) != plan.sources:
             return None
-        blocks = self.plan.symbolic_blocks
-        assert blocks is not None, "the cut of a form is given"
-        plain = evolve(self.plan, product=known, symbolic_blocks=None)
-        rows = cut(known.m, blocks.rows.most) if blocks.rows.most else plain.tiles[0]
-        values = DimBinding({**sizes.sizes, **strides})
-        return call_of(self.plan, known, rows, values, self.workspace, self.shared_workspace)
+        plain = evolve(plan, product=known, symbolic_blocks=None)
+        rows = cut(known.m, most_rows) if most_rows else plain.tiles[0]
+        return self.code.call(known, rows, DimBinding({**sizes.sizes, **strides}))
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        words = Words.of(module, self.plan.isa, self.plan.product.factors, self.plan.product.dtype.accumulator)
-        epilogue = self.epilogue(self.node, self.layout)
-        emitted = GemmEmitter(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
-        return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
+        return self.code.emit(module, name)
 
 
 def of_size(product: MatrixProduct, sizes: DimBinding) -> MatrixProduct:
@@ -103,23 +87,22 @@ def sized_folded(epilogue: EpilogueOf) -> EmitSized:
         product = product_of(node, lying)
         if product is None or 0 in (product.n, sizes.bind(product.m), sizes.bind(product.k)):
             return None
-        op, b = node.op, layout.operands[1]
-        assert isinstance(op, FoldedMatMul) and b is not None, "it has two operands"  # noqa: PT018
+        op, (b,) = node.op, layout.required(1)
+        assert isinstance(op, FoldedMatMul), "registered for it alone"
         words = Words.of(ir.Module("form"), isa, product.factors, product.dtype.accumulator)
         plan = ProductPlan(of_size(product, sizes), words, isa, b.is_bound, b.is_held, op.region is not None)
         sources = sources_of(plan, plan.product)
         blocks = blocks_of(evolve(plan, product=product))
         form_plan = evolve(plan, product=product, symbolic_blocks=blocks, sources=sources)
-        return FoldedForm(node, lying, form_plan, epilogue)
+        return FoldedForm(ProductCode(node, lying, form_plan, epilogue))
 
     return form
 
 
 def product_of(node: Node, lying: Layout) -> MatrixProduct | None:
     """The product of an unknown number of images; `None` where something else is unknown, or a stride."""
-    op, (a, b) = node.op, lying.operands[:2]
+    op, (a, b) = node.op, lying.required(0, 1)
     assert isinstance(op, FoldedMatMul), "registered for it alone"
-    assert a is not None and b is not None, "all operands are required"  # noqa: PT018
     rows = a.type.rank - op.axes
     counted = {axis for axis, size in enumerate(a.type.shape) if not is_known(size)}
     is_open = any(

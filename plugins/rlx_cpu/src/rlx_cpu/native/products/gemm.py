@@ -64,13 +64,12 @@ def has_vector_activation(node: Node) -> bool:
 def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
     """Bias and activation on the sums."""
     op = node.op
-    bias_place = layout.operands[2]
+    (bias_place,) = layout.required(2)
     assert isinstance(op, FusedMatMulBiasAct), "registered for it alone"
-    assert bias_place is not None, "the bias is required"
     by_column = MatrixStrides.of_row(bias_place).by_column
 
     def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
-        bias = EpilogueOperand(pointer_at(b, buffers, 2), by_column=by_column, dtype=bias_place.type.dtype)
+        bias = EpilogueOperand(pointer_at(b, buffers, 2), by_column, bias_place.type.dtype)
         stages = GemmEpilogue((add(simd, bias),))
         if op.activation is None:
             return stages
@@ -109,8 +108,7 @@ def emit_product(
         axes: Number of summed axes of the first operand, if it is no matrix.
         keeps_result: Whether an operand that the epilogue reads may lie in the result's bytes.
     """
-    a, b = layout.operands[:2]
-    assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
+    a, b = layout.required(0, 1)
     product = product_of(layout) if axes is None else MatrixProduct.of_axes(a, b, layout.results[0], axes)
     words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
     plan = ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)
@@ -128,8 +126,7 @@ def emit_loaded_product(
     keeps_result: bool = False,
 ) -> Emitted:
     """The product of the first operand and a load of the next ones into the first result, then `epilogue`."""
-    a = layout.operands[0]
-    assert a is not None, "a product has a first operand"
+    (a,) = layout.required(0)
     product = MatrixProduct.of_load(a, load, layout.results[0])
     words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
     plan = ProductPlan(product, words, isa, is_bound=False, is_held=False, keeps_result=keeps_result)

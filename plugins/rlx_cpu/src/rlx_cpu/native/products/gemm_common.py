@@ -13,7 +13,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Final
 
-from rlx_core.codegen.cuts import Cut
+from rlx_core.codegen.cuts import numbers, unknown_cut
 from rlx_core.codegen.product import Axes, MatrixProduct, MatrixStrides
 from rlx_core.codegen.unknown import said, unknown
 from rlx_core.ir.dims import DimBinding, Expr
@@ -98,8 +98,8 @@ class CommonWork:
         """
         common, tiles = common_of(self.kind), self.plan.blocks
         function = b.module.borrowed(common.name, common.module)
-        numbers = numbers_of(self.plan)
-        words = [numbers.bind(word).__index__() for word in common.words]
+        binding = numbers_of(self.plan)
+        words = [binding.bind(word).__index__() for word in common.words]
         table = b.module.data(f"{name}.numbers", struct.pack(f"<{len(words)}q", *words))
         rows, panels = ((cut.sizes[0], cut.sizes[-1]) for cut in (tiles.rows, tiles.panels))
         places = [kernels[height, width] for height in rows for width in panels]
@@ -158,7 +158,7 @@ def plan_of(kind: GemmKind, module: ir.Module) -> ProductPlan:
         result_lines=_axes("result_line", kind.result_lines),
     )  # fmt: skip
     words = Words.of(module, kind.isa, kind.factors, kind.dtype.accumulator)
-    rows, panels = _cut("rows", is_in_lines=bool(kind.lines)), _cut("panels", is_in_lines=False)
+    rows, panels = unknown_cut("rows", is_in_lines=bool(kind.lines)), unknown_cut("panels")
     blocks = Blocks(rows, panels, unknown("depth"), unknown("row_tiles"), unknown("panel_group"), words.simd.lanes)
     sources = OperandSources("ahead", "direct", owns_rows=False, sharers=unknown("sharers"))
     return ProductPlan(product, words, kind.isa, True, False, False, blocks, sources)
@@ -167,28 +167,19 @@ def plan_of(kind: GemmKind, module: ir.Module) -> ProductPlan:
 def numbers_of(plan: ProductPlan) -> DimBinding:
     """Return the numbers of a product's table."""
     p, tiles = plan.product, plan.blocks
-    numbers = {
+    values = {
         "m": p.m, "n": p.n, "k": plan.k, "depth": tiles.depth, "row_tiles": tiles.row_tiles,
         "panel_group": tiles.panel_group, "sharers": plan.sharers,
         "a_by_row": p.a.by_row, "a_by_column": p.a.by_column, "c_by_row": p.c.by_row,
         "share": plan.prefetched(tiles.panels.sizes[0]), "narrow_share": plan.prefetched(tiles.panels.sizes[-1]),
-        **_numbers("rows", tiles.rows), **_numbers("panels", tiles.panels),
+        **numbers("rows", tiles.rows), **numbers("panels", tiles.panels), "rows_lines": tiles.rows.lines,
     }  # fmt: skip
     runs = ((p.k // plan.run, 0),) if plan.run else ()
     for name, axes in (("line", p.lines), ("run", runs), ("result_line", p.result_lines)):
         for i, (size, stride) in enumerate(axes):
-            numbers |= {f"{name}{i}_size": size, f"{name}{i}_stride": stride}
-    return said(**numbers)
+            values |= {f"{name}{i}_size": size, f"{name}{i}_stride": stride}
+    return said(**values)
 
 
 def _axes(name: str, count: int) -> Axes:
     return tuple((unknown(f"{name}{i}_size"), unknown(f"{name}{i}_stride")) for i in range(count))
-
-
-def _cut(name: str, *, is_in_lines: bool) -> Cut:
-    size, many, pieces = (unknown(f"{name}_{part}") for part in ("size", "many", "pieces"))
-    return Cut(size, many, pieces, unknown(f"{name}_lines") if is_in_lines else 1)
-
-
-def _numbers(name: str, cut: Cut) -> dict[str, int]:
-    return {f"{name}_{part}": getattr(cut, part) for part in ("size", "many", "pieces", "lines")}

@@ -46,12 +46,11 @@ class GemmEmitter:
 
     def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.product
-        function = ir.Function(plan.words.simd.module, KERNEL, self.name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(plan.words.simd.module, KERNEL, self.name)
         if plan.symbolic_blocks is None and not (p.m and p.n and p.entries):
             b.ret_void()
             return Emitted(self.name, uses_threads=False)
-        buffers, part, parts, thread = function.args
+        buffers, part, parts, thread = b.function.args
         addresses, kernels = self._addresses(b, buffers, thread), self._microkernels()
         common = common_work(plan)
         if common is not None:
@@ -59,7 +58,7 @@ class GemmEmitter:
         else:
             self.work.items(b, addresses, part, parts, Inside(plan, kernels))
             if plan.is_outer:
-                function.attributes.add(OUTER)
+                b.function.attributes.add(OUTER)
         b.ret_void()
         packs: tuple[Pack, ...] = ()
         hoisted: tuple[HoistedPack, ...] = ()
@@ -93,9 +92,8 @@ class GemmEmitter:
     def _prologue(self) -> str:
         """The function that packs what all items read: panels of B, rows of A."""
         plan, name = self.plan, f"{self.name}.pack"
-        function = ir.Function(plan.words.simd.module, KERNEL, name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
-        buffers, part, parts, _ = function.args
+        b = ir.new_function(plan.words.simd.module, KERNEL, name)
+        buffers, part, parts, _ = b.function.args
         shared = pointer_at(b, buffers, len(self.layout.operands) + len(self.layout.results))
         if plan.shared_panels != 0:
             self._pack_panels(b, pointer_at(b, buffers, 1), shared, part, parts)
@@ -107,9 +105,8 @@ class GemmEmitter:
     def _before_loop(self) -> str:
         """The function that packs all of B where the loop around the product keeps it."""
         name = f"{self.name}.hold"
-        function = ir.Function(self.plan.words.simd.module, KERNEL, name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
-        buffers, part, parts, _ = function.args
+        b = ir.new_function(self.plan.words.simd.module, KERNEL, name)
+        buffers, part, parts, _ = b.function.args
         self._pack_panels(b, pointer_at(b, buffers, 1), self._persistent_panels(b, buffers), part, parts)
         b.ret_void()
         return name

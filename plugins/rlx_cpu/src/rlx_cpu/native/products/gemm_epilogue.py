@@ -19,7 +19,7 @@ from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import Condition
-from rlx_core.system.records import evolve, frozen
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import prefetch
@@ -31,7 +31,7 @@ from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, Stag
 from rlx_cpu.native.products.folded_sized import sized_folded
 from rlx_cpu.native.products.gemm import emit_product
 from rlx_cpu.native.products.gemm_driver import MakeEpilogue
-from rlx_cpu.native.products.gemm_sized import Lying, sized_product
+from rlx_cpu.native.products.gemm_sized import Lying, product_of, sized_product
 from rlx_cpu.native.products.microkernel import nothing_follows
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
@@ -69,8 +69,7 @@ def tensors_of(layout: Layout, factors: int = 2) -> tuple[Lying, ...] | None:
         factors: Operands of the product, in front of those of the region.
     """
     shape, layouts = layout.results[0].type.static_shape, []
-    for place in (*layout.operands[factors:], *layout.results):
-        assert place is not None, "all operands are required"
+    for place in (*layout.required()[factors:], *layout.results):
         strides = Tensor.aligned(place, shape)
         moving = moving_axes(shape[:-1], strides[:-1])
         is_even = not is_uneven(moving)
@@ -83,11 +82,9 @@ def tensors_of(layout: Layout, factors: int = 2) -> tuple[Lying, ...] | None:
 
 def region_after(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
     """The region of a product on its sums; arguments as for `epilogue_of`."""
-    op, (a, b, *_) = node.op, layout.operands
+    op = node.op
     assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
-    assert a is not None and b is not None, "all operands are required"  # noqa: PT018
-    rows = MatrixProduct.of(a, b, layout.results[0]).m
-    return epilogue_of(op.region, node, layout, rows, prefetched_nbytes=prefetched_nbytes)
+    return epilogue_of(op.region, node, layout, product_of(layout).m, prefetched_nbytes=prefetched_nbytes)
 
 
 @native.register(
@@ -110,8 +107,7 @@ def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | No
     assert isinstance(node.op, FoldedMatMul), "registered for it alone"
     if node.op.region is None:
         return nothing_follows
-    a, b = layout.operands[:2]
-    assert a is not None and b is not None, "all operands are required"  # noqa: PT018
+    a, b = layout.required(0, 1)
     product = MatrixProduct.of_axes(a, b, layout.results[0], node.op.axes)
     line = product.width if product.lines else 0
     return epilogue_of(node.op.region, node, layout, 0, line, prefetched_nbytes=prefetched_nbytes)
@@ -152,8 +148,7 @@ def epilogue_of(
         factors: Operands of the product, in front of those of the region.
         prefetched_nbytes: Bytes of an operand from which it is prefetched; `None` for no prefetching.
     """
-    others = layout.operands[factors:]
-    assert all(others), "all operands are required"
+    others = layout.required()[factors:]
     x, *following = (v.type for v in node.present())
     function = region_function(NATIVE, op, [x, x, *following[factors - 1 :]], others)
     assert function is not None, "the row refuses other regions"
@@ -161,9 +156,7 @@ def epilogue_of(
 
     def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
         places = (*others, *layout.results)
-        tensors = [
-            Tensor.of(p, shape, rows, line, pointer_at(b, buffers, factors + i)) for i, p in enumerate(places) if p
-        ]
+        tensors = [Tensor.of(p, shape, rows, line, pointer_at(b, buffers, factors + i)) for i, p in enumerate(places)]
         read, written = tensors[: len(others)], tensors[len(others) :]
         prefetched = [] if prefetched_nbytes is None else [t for t in read if t.is_far(prefetched_nbytes)]
         prefetches = [t.prefetch for t in prefetched]
@@ -243,8 +236,8 @@ class Tensor:
 
     def load(self, b: ir.IRBuilder, simd: Simd, position: TileElements) -> ir.LlvmValue:
         """Return the elements at a position."""
-        here = EpilogueOperand(self._row(b, position), by_column=self.strides[-1], dtype=self.place.type.dtype)
-        return here.load(b, simd, evolve(position, row=index(0)))
+        row = EpilogueOperand(self._row(b, position), self.strides[-1], self.place.type.dtype)
+        return row.load(b, simd, position)
 
     def store(self, b: ir.IRBuilder, simd: Simd, value: ir.LlvmValue, position: TileElements) -> None:
         """Write the elements at a position of a result."""

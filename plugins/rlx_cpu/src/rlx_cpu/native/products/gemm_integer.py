@@ -15,7 +15,7 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import MOST_PARTS, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, KERNEL, memory_type, variable
+from rlx_cpu.native.llvm.build import I32, KERNEL, Variable, least, memory_type
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
@@ -31,8 +31,7 @@ ROWS = 4
 @native.register(MatMul, dtypes="i8 i16 i32 i64 u8 u16 u32 u64")
 def integer_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Tiles of rows by vectors of columns."""
-    a, b = layout.operands
-    assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
+    a, b = layout.required()
     product = MatrixProduct.of(a, b, layout.results[0])
     return _Integers(Simd(module, isa, product.dtype), product, a.type.dtype, name).emit()
 
@@ -57,12 +56,11 @@ class _Integers:
 
     def emit(self) -> Emitted:
         p, simd = self.product, self.simd
-        function = ir.Function(simd.module, KERNEL, self.name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(simd.module, KERNEL, self.name)
         vectors, tiles = -(-p.n // simd.lanes), self.rows.pieces
         items, products = p.entries * tiles * vectors, p.m * p.n * p.k * p.entries
         if items:
-            buffers, part, parts, _ = function.args
+            buffers, part, parts, _ = b.function.args
             a, right, c = (pointer_at(b, buffers, i) for i in range(3))
             with counting(b, *share(b, items, part, parts)) as item:
                 vector, unit = b.srem(item, index(vectors)), b.sdiv(item, index(vectors))
@@ -92,13 +90,10 @@ class _Integers:
         columns: ir.LlvmValue,
     ) -> None:
         """The sums of a tile; `columns` are left of the result, which may be fewer than a vector has."""
-        p, simd = self.product, self.simd
-        is_full = p.n % simd.lanes == 0
-        is_whole_vector = None if is_full else b.icmp_signed(">=", columns, index(simd.lanes))
-        if is_whole_vector is None:
+        if self.product.n % self.simd.lanes == 0:
             self._sums(b, rows, left, above, out, None)
             return
-        with b.if_else(is_whole_vector) as (full, partial):
+        with b.if_else(b.icmp_signed(">=", columns, index(self.simd.lanes))) as (full, partial):
             with full:
                 self._sums(b, rows, left, above, out, None)
             with partial:
@@ -115,19 +110,18 @@ class _Integers:
     ) -> None:
         p, simd = self.product, self.simd
         zero = ir.LlvmConstant(simd.vector, [ir.LlvmConstant(simd.element, 0)] * simd.lanes)
-        sums = [variable(b, simd.vector) for _ in range(rows)]
+        sums = [Variable.new(b, simd.vector) for _ in range(rows)]
         for total in sums:
-            b.store(zero, total, align=simd.itemsize)
+            total.set(b, zero)
         with counting(b, 0, p.k) as k:
             line = self._line(b, offset(b, above, (k, p.b.by_row)), columns)
             for i, total in enumerate(sums):
                 place = offset(b, left, (k, p.a.by_column), i * p.a.by_row)
                 element = b.load(place, typ=memory_type(self.operand), align=self.operand.itemsize)
                 factor = simd.splat(b, self._extended(b, element, simd.element))
-                so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
-                b.store(b.add(so_far, b.mul(factor, line)), total, align=simd.itemsize)
+                total.set(b, b.add(total.value(b), b.mul(factor, line)))
         for i, total in enumerate(sums):
-            value, place = b.load(total, typ=simd.vector, align=simd.itemsize), offset(b, out, i * p.c.by_row)
+            value, place = total.value(b), offset(b, out, i * p.c.by_row)
             if columns is None and p.c.by_column == simd.itemsize:
                 simd.store(b, value, place)
             else:
@@ -145,7 +139,7 @@ class _Integers:
             nearest: ir.LlvmValue = index(lane)
             if columns is not None:
                 last = b.sub(columns, index(1))
-                nearest = b.select(b.icmp_signed("<", nearest, last), nearest, last)
+                nearest = least(b, nearest, last)
             element = b.load(offset(b, place, (nearest, by_column)), typ=kind.element, align=itemsize)
             value = b.insert_element(value, element, ir.LlvmConstant(I32, lane))
         return self._extended(b, value, simd.vector)

@@ -70,9 +70,8 @@ def load_at(node: Node, layout: Layout) -> OperandLoad:
 
 def region_after(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
     """The region of a product with a load on its sums; arguments as for `epilogue_of`."""
-    op, x = node.op, layout.operands[0]
+    op, (x,) = node.op, layout.required(0)
     assert isinstance(op, FusedMatMulPrologue), "registered for it alone"
-    assert x is not None, "all operands are required"
     if op.region is None:
         return nothing_follows
     rows = MatrixProduct.of_load(x, load_at(node, layout), layout.results[0]).m

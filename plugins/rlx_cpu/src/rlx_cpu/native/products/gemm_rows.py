@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import least
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import sized
@@ -93,7 +94,7 @@ class PackedRows:
         by_row = row_strides(plan, 0)[0]
         first, last = (times(b, self._step(b, k), words.per_word) for k in (low, high))
         if not plan.is_even:
-            last = b.select(b.icmp_signed("<", last, index(plan.product.k)), last, index(plan.product.k))
+            last = least(b, last, index(plan.product.k))
         with counting(b, 0, b.sub(start_of(b, cut, b.add(tile, index(1))), row)) as i:
             source = offset(b, self.a, (b.add(row, i), a.by_row))
             copy_row(b, words, source, offset(b, place, (i, by_row)), first, last, by_k=a.by_column)

@@ -39,8 +39,8 @@ __all__ = [
     "TILES",
     "EpilogueOf",
     "Lying",
+    "ProductCode",
     "ProductForm",
-    "call_of",
     "product_of",
     "sized_load",
     "sized_product",
@@ -86,41 +86,33 @@ ENOUGH_ROWS: Final = 64
 
 _ROWS, _TERMS, _ENTRIES = map(unknown, ("rows", "terms", "entries"))
 DEPTH, TILES, GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
-"""Steps along K in a block, tiles of an item and its panels; set by `call_of`."""
+"""Steps along K in a block, tiles of an item and its panels; set by `ProductCode.call`."""
 
 _BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 
 
 def product_of(layout: Layout) -> MatrixProduct:
     """The product of a layout."""
-    a, b = layout.operands[:2]
-    assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
+    a, b = layout.required(0, 1)
     return MatrixProduct.of(a, b, layout.results[0])
 
 
 @frozen(eq=False)
-class ProductForm:
-    """A product for any number of rows, of terms or of entries.
+class ProductCode:
+    """Code of a product with unknown sizes, and its calls.
 
     Attributes:
         node: The node that contains the product.
-        product: The product with unknown sizes.
-        layout: Layout of the operands that do not depend on them.
-        plan: The blocking.
-        others: Layouts of the epilogue's operands and results; rows have a uniform stride.
-        product_at: Returns the product of a layout with known sizes.
+        layout: Layout of the operands and results, as far as it does not depend on the sizes.
+        plan: The blocking for all sizes.
         workspace: Bytes of a thread's memory.
         shared_workspace: Bytes of memory shared by all threads.
     """
 
     node: Node
-    product: MatrixProduct
     layout: Layout
     plan: ProductPlan
     epilogue: EpilogueOf
-    lying: LyingOf
-    others: tuple[Lying, ...]
-    product_at: Callable[[Layout], MatrixProduct] = product_of
     workspace: Dim = field(init=False)
     shared_workspace: Dim = field(init=False)
 
@@ -133,36 +125,91 @@ class ProductForm:
         return self.plan.shared
 
     @property
-    def key(self) -> str:
-        literals = [p and p.literal for p in self.layout.operands]
-        return (
-            f"{self.node.op!r} {self.product!r} {self.others} {literals} {self.plan.keeps_result} {self.plan.sources}"
-        )
+    def blocks(self) -> Blocks:
+        assert self.plan.symbolic_blocks is not None, "the sizes are unknown"
+        return self.plan.symbolic_blocks
 
-    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
-        """See `SizedForm.call`."""
-        known, plan = self.product_at(layout), self.plan
-        total = known.m * known.entries
-        if total and not (self._is_like(known) and self._has_layouts(self.lying(layout), known.entries)):
-            return None
-        assert plan.symbolic_blocks is not None, "the cut of a form is given"
-        values = said(
-            rows=total, terms=plan.words.count(known.k), entries=known.entries,
-            by_row=known.a.by_row, by_column=known.b.by_column,
+    def call(self, known: MatrixProduct, rows: Cut, values: DimBinding) -> Call:
+        """Return the call for known sizes.
+
+        Args:
+            known: The product of that size, and `rows` its tiles.
+            values: Further run-time arguments of the code.
+        """
+        plan, of_size = self.plan, evolve(self.plan, product=known)
+        panels, dtype = self.blocks.panels, plan.words.simd.dtype
+        depth = plan.load_depth or depth_of(of_size.k, dtype, plan.isa, is_short=rows.pieces == 2, run=plan.run)
+        blocks = grouped(
+            known.entries, rows, panels, depth, dtype, plan.isa,
+            packs_rows=plan.owns_rows, packs_panels=plan.panels in ("shared", "packed"),
         )  # fmt: skip
-        rows = plan.symbolic_blocks.rows if is_known(self.product.m) else cut(total, plan.symbolic_blocks.rows.most)
-        return call_of(plan, known, rows, values, self.workspace, self.shared_workspace)
+        # A panel that a load computes is computed once for all rows.
+        tiles = max(rows.pieces if plan.panels == "loaded" else blocks.row_tiles, 1)
+        cuts = said(depth=depth, row_tiles=tiles, panel_group=blocks.panel_group, **numbers("tiles", rows))
+        values = DimBinding({**values.sizes, **cuts.sizes})
+        items = known.entries * -(-rows.pieces // tiles) * blocks.panel_items
+        return Call(
+            values,
+            workspace=values.bind(self.workspace).__index__(),
+            shared_workspace=values.bind(self.shared_workspace).__index__(),
+            uses_threads=of_size.products >= plan.isa.machine.serial_products,
+            parts=max(1, min(MOST_PARTS, items, of_size.products // plan.sizes.part_products)),
+        )
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        words = Words.of(module, self.plan.isa, self.product.factors, self.product.dtype.accumulator)
-        epilogue = self.epilogue(self.node, self.layout)
-        plan = evolve(self.plan, words=words)
-        panels = None
-        if plan.product.load is not None:
-            panels = PanelLoad.of(plan, module, name, len(self.layout.operands) + len(self.layout.results))
-        emitted = GemmEmitter(plan, self.layout, name, epilogue, panels).emit()
+        product, layout = self.plan.product, self.layout
+        words = Words.of(module, self.plan.isa, product.factors, product.dtype.accumulator)
+        epilogue, plan, panels = self.epilogue(self.node, layout), evolve(self.plan, words=words), None
+        if product.load is not None:
+            panels = PanelLoad.of(plan, module, name, len(layout.operands) + len(layout.results))
+        emitted = GemmEmitter(plan, layout, name, epilogue, panels).emit()
         return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
+
+
+@frozen(eq=False)
+class ProductForm:
+    """A product for any number of rows, of terms or of entries.
+
+    Attributes:
+        others: Layouts of the epilogue's operands and results; rows have a uniform stride.
+        product_at: Returns the product of a layout with known sizes.
+    """
+
+    code: ProductCode
+    lying: LyingOf
+    others: tuple[Lying, ...]
+    product_at: Callable[[Layout], MatrixProduct] = product_of
+
+    @property
+    def plan(self) -> ProductPlan:
+        return self.code.plan
+
+    @property
+    def product(self) -> MatrixProduct:
+        """The product with unknown sizes."""
+        return self.plan.product
+
+    @property
+    def key(self) -> str:
+        op, literals = self.code.node.op, [p and p.literal for p in self.code.layout.operands]
+        return f"{op!r} {self.product!r} {self.others} {literals} {self.plan.keeps_result} {self.plan.sources}"
+
+    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
+        """See `SizedForm.call`."""
+        known, rows = self.product_at(layout), self.code.blocks.rows
+        total = known.m * known.entries
+        if total and not (self._is_like(known) and self._has_layouts(self.lying(layout), known.entries)):
+            return None
+        values = said(
+            rows=total, terms=self.plan.words.count(known.k), entries=known.entries,
+            by_row=known.a.by_row, by_column=known.b.by_column,
+        )  # fmt: skip
+        return self.code.call(known, rows if is_known(self.product.m) else cut(total, rows.most), values)
+
+    def emit(self, module: ir.Module, name: str) -> Emitted:
+        """See `SizedForm.emit`."""
+        return self.code.emit(module, name)
 
     def _is_like(self, known: MatrixProduct) -> bool:
         """Return whether a product of some size lies and is read as this one."""
@@ -189,37 +236,6 @@ class ProductForm:
                 return False
             layouts = tuple(evolve(a, by_entry=b.by_entry) for a, b in zip(layouts, self.others, strict=True))
         return all(a.is_like(b) for a, b in zip(layouts, self.others, strict=True))
-
-
-def call_of(
-    plan: ProductPlan, known: MatrixProduct, rows: Cut, values: DimBinding, workspace: Dim, shared_workspace: Dim
-) -> Call:
-    """Return the call of dynamic-shape code for known sizes.
-
-    Args:
-        plan: Plan for all sizes.
-        known: The product of that size, and `rows` its tiles.
-        values: Further run-time arguments of the code.
-    """
-    assert plan.symbolic_blocks is not None, "the cut of a form is given"
-    panels, dtype, of_size = plan.symbolic_blocks.panels, plan.words.simd.dtype, evolve(plan, product=known)
-    depth = plan.load_depth or depth_of(of_size.k, dtype, plan.isa, is_short=rows.pieces == 2, run=plan.run)
-    blocks = grouped(
-        known.entries, rows, panels, depth, dtype, plan.isa,
-        packs_rows=plan.owns_rows, packs_panels=plan.panels in ("shared", "packed"),
-    )  # fmt: skip
-    # A panel that a load computes is computed once for all rows.
-    tiles = max(rows.pieces if plan.panels == "loaded" else blocks.row_tiles, 1)
-    cuts = said(depth=depth, row_tiles=tiles, panel_group=blocks.panel_group, **numbers("tiles", rows))
-    values = DimBinding({**values.sizes, **cuts.sizes})
-    items = known.entries * -(-rows.pieces // tiles) * blocks.panel_items
-    return Call(
-        values,
-        workspace=values.bind(workspace).__index__(),
-        shared_workspace=values.bind(shared_workspace).__index__(),
-        uses_threads=of_size.products >= plan.isa.machine.serial_products,
-        parts=max(1, min(MOST_PARTS, items, of_size.products // plan.sizes.part_products)),
-    )
 
 
 def for_any_rows(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
@@ -279,58 +295,57 @@ def sized_load(
     """
 
     def with_load(layout: Layout) -> MatrixProduct:
-        a = layout.operands[0]
-        assert a is not None, "a product has a first operand"
+        (a,) = layout.required(0)
         return MatrixProduct.of_load(a, load, layout.results[0])
 
-    known, others = with_load(layout), lying(layout)
-    is_plain = known.entries == 1 and known.m and known.n and known.k
-    if not is_plain or others is None or any(each.by_row is None or each.by_entry is not None for each in others):
+    if with_load(layout).entries != 1:
         return None
-    words = Words.of(ir.Module("form"), isa, known.factors, known.dtype.accumulator)
-    plan = ProductPlan(known, words, isa, False, False, len(layout.operands) > factors)
-    for_all = _for_all_rows(node, plan)
-    return None if for_all is None else ProductForm(
-        node, for_all.product, layout, for_all, epilogue, lying, others, with_load
-    )  # fmt: skip
+    keeps_result = len(layout.operands) > factors
+    return _form_of(node, layout, isa, epilogue, lying, with_load, keeps_result=keeps_result)
 
 
 def sized_product(epilogue: EpilogueOf, lying: LyingOf = bias_alone, *, keeps_result: bool = False) -> EmitSized:
     """Finds the form of a product whose epilogue that function makes."""
 
     def form(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> ProductForm | None:
-        known, others = product_of(layout), lying(layout)
-        if not (known.entries and known.m and known.n and known.k):
-            return None
-        if others is None or any(each.by_row is None for each in others):
-            return None
-        dtype = known.dtype.accumulator
-        words = Words.of(ir.Module("form"), isa, known.factors, dtype)
-        plan = ProductPlan(known, words, isa, known.is_bound, False, keeps_result)
-        if known.batch:
-            form_plan = _for_all_entries(node, plan)
-        elif any(each.by_entry is not None for each in others):
-            return None
-        else:
-            form_plan = _for_all_rows(node, plan) if _has_known_terms(node) else _for_all_terms(node, plan)
-        if form_plan is None:
-            return None
-        return ProductForm(node, form_plan.product, layout, form_plan, epilogue, lying, others)
+        return _form_of(node, layout, isa, epilogue, lying, product_of, keeps_result=keeps_result)
 
     return form
 
 
-def _has_known_terms(node: Node) -> bool:
-    a = node.operands[0]
-    assert a is not None, "a product has two operands"
-    return is_known(a.shape[-1])
+def _form_of(
+    node: Node,
+    layout: Layout,
+    isa: Isa,
+    epilogue: EpilogueOf,
+    lying: LyingOf,
+    product_at: Callable[[Layout], MatrixProduct],
+    *,
+    keeps_result: bool,
+) -> ProductForm | None:
+    known, others = product_at(layout), lying(layout)
+    if not (known.entries and known.m and known.n and known.k):
+        return None
+    if others is None or any(each.by_row is None for each in others):
+        return None
+    words = Words.of(ir.Module("form"), isa, known.factors, known.dtype.accumulator)
+    plan = ProductPlan(known, words, isa, known.is_bound, False, keeps_result)
+    a, *_ = node.present()
+    if known.batch and known.load is None:
+        form_plan = _for_all_entries(node, plan)
+    elif any(each.by_entry is not None for each in others):
+        form_plan = None
+    else:
+        form_plan = _for_all_rows(node, plan) if is_known(a.shape[-1]) else _for_all_terms(node, plan)
+    if form_plan is None:
+        return None
+    return ProductForm(ProductCode(node, layout, form_plan, epilogue), lying, others, product_at)
 
 
 def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
     """Return the plan of a product of unknown rows."""
-    known, lanes, b = plan.product, plan.words.simd.lanes, node.operands[1]
-    assert b is not None, "a product has two operands"
-    if not b.type.is_static:
+    known, lanes = plan.product, plan.words.simd.lanes
+    if not list(node.present())[1].type.is_static:
         return None
     tile = tile_for(ENOUGH_ROWS, known.n, lanes, plan.isa.registers)
     panels = cut(-(-known.n // lanes), tile.vectors)
@@ -346,9 +361,7 @@ def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
 
 def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
     """Return the plan of a product of unknown terms."""
-    known, words = plan.product, plan.words
-    b = node.operands[1]
-    assert b is not None, "a product has two operands"
+    known, words, b = plan.product, plan.words, list(node.present())[1]
     is_known_else = all(is_known(size) for size in (*node.types[0].shape, b.shape[-1]))
     is_plain = words.stored.itemsize in (known.b.by_row, known.b.by_column)
     if not is_known_else or not is_plain or words.per_word != 1 or known.is_bound or plan.rows == "copied":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, variable
+from rlx_cpu.native.llvm.build import I64, Variable
 from rlx_cpu.native.llvm.cuts import pieces_of, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, share
 from rlx_cpu.native.llvm.sizes import sized
@@ -67,10 +67,10 @@ class Work:
     ) -> None:
         """A part's share of the items; panels that a thread packs for itself are packed when their group begins."""
         plan, p, tiles = self.plan, self.plan.product, self.plan.blocks
-        group_of_packed = variable(b, I64) if plan.panels == "packed" else None
+        group_of_packed = Variable.new(b, I64) if plan.panels == "packed" else None
         table = None if self.load is None else self.load.table(b, addresses.buffers)
         if group_of_packed is not None:
-            b.store(index(-1), group_of_packed, align=8)
+            group_of_packed.set(b, index(-1))
         with counting(b, *share(b, plan.items, part, parts)) as item:
             position = self._place(b, item)
             work = Item(
@@ -85,9 +85,9 @@ class Work:
                 sums=self._sums(b, addresses),
             )  # fmt: skip
             if group_of_packed is not None:
-                with b.if_then(b.icmp_signed("!=", b.load(group_of_packed, typ=I64, align=8), position.group)):
+                with b.if_then(b.icmp_signed("!=", group_of_packed.value(b), position.group)):
                     work.pack_panels(b)
-                    b.store(position.group, group_of_packed, align=8)
+                    group_of_packed.set(b, position.group)
             work.run(b)
 
     def _place(self, b: ir.IRBuilder, item: ir.LlvmValue) -> ItemPlace:

@@ -6,8 +6,9 @@ pair. Everything that the loop needs to know (strides, sizes, what follows the l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from typing import NamedTuple
 
 from rlx_core.codegen.product import Axes
@@ -322,17 +323,13 @@ class Microkernel:
         before, end = b.block, b.add(arguments.run, b.sdiv(arguments.k, index(runs.words)))
         b.branch(loop)
         b.position_at_end(loop)
-        run, panel, following = b.phi(I64), b.phi(POINTER), b.phi(POINTER)
-        running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
-        current: Sums = [list(line) for line in running]
+        starts = [arguments.run, arguments.panel, arguments.next_panel, *chain(*sums)]
+        phis = [b.phi(value.type) for value in starts]
+        run, panel, following, *running = phis
         a = offset(b, arguments.a, walk(b, run, runs.axes))
-        (_, *ends), totals = self._products(b, (a, panel, following), index(runs.words), current, masks)
-        after, latch = b.add(run, index(1)), b.block
-        flat = [(p, s, n) for row in zip(running, sums, totals, strict=True) for p, s, n in zip(*row, strict=True)]
-        streams = zip((panel, following), (arguments.panel, arguments.next_panel), ends, strict=True)
-        for phi, first, again in ((run, arguments.run, after), *streams, *flat):
-            phi.add_incoming(first, before)
-            phi.add_incoming(again, latch)
+        (_, *ends), totals = self._products(b, (a, panel, following), index(runs.words), self._by_rows(running), masks)
+        after = b.add(run, index(1))
+        _close(phis, starts, before, [after, *ends, *chain(*totals)], b.block)
         b.cbranch(b.icmp_signed("<", after, end), loop, done)
         b.position_at_end(done)
         return totals
@@ -354,38 +351,34 @@ class Microkernel:
         else:
             b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
         b.position_at_end(loop)
-        left = b.phi(I64)
-        here = [b.phi(POINTER) for _ in streams]
-        running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
-        current: Sums = [list(line) for line in running]
-        a, panel, following = here
+        starts = [count, *streams, *chain(*sums)]
+        phis = [b.phi(value.type) for value in starts]
+        left, a, panel, following, *running = phis
+        current = self._by_rows(running)
         nbytes = unroll * self.right.stride // self.sharers if self.sharers else 0
         lines = range(0, nbytes, CACHE_LINE)
         for u in range(unroll):
-            chain = u % self.chains * self.vectors
-            self._step(
-                b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.right.stride), current, chain, masks
-            )
+            a_word, b_word = offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.right.stride)
+            self._step(b, a_word, b_word, current, u % self.chains * self.vectors, masks)
             for start in lines[u * len(lines) // unroll : (u + 1) * len(lines) // unroll]:
                 prefetch(b, offset(b, following, start), locality=2)
         moved = (unroll * self.a_strides[1], unroll * self.right.stride, nbytes)
-        after_round = [offset(b, p, by) for p, by in zip(here, moved, strict=True)]
+        after_round = [offset(b, p, by) for p, by in zip((a, panel, following), moved, strict=True)]
         remaining = b.sub(left, index(unroll))
-        flat = [(p, s, n) for row in zip(running, sums, current, strict=True) for p, s, n in zip(*row, strict=True)]
-        for phi, first, again in (
-            (left, count, remaining),
-            *zip(here, streams, after_round, strict=True),
-            *flat,
-        ):
-            phi.add_incoming(first, before)
-            phi.add_incoming(again, loop)
+        ends = [remaining, *after_round, *chain(*current)]
+        _close(phis, starts, before, ends, loop)
         b.cbranch(b.icmp_signed(">", remaining, index(0)), loop, done)
         b.position_at_end(done)
         if self.is_even:
             return tuple(after_round), current
-        ends = tuple(_merge(b, POINTER, (s, before), (n, loop)) for s, n in zip(streams, after_round, strict=True))
-        totals = iter([_merge(b, self.simd.vector, (s, before), (n, loop)) for _, s, n in flat])
-        return ends, [[next(totals) for _ in line] for line in sums]
+        # A count of 0 goes around the loop, so what follows finds the values from before it or those of the last round.
+        merged = [_merge(b, s.type, (s, before), (n, loop)) for s, n in zip(starts[1:], ends[1:], strict=True)]
+        return tuple(merged[:3]), self._by_rows(merged[3:])
+
+    def _by_rows(self, values: Sequence[ir.LlvmValue]) -> Sums:
+        """Return sums, of all rows one after the other, as a list for each row."""
+        width = len(values) // self.rows
+        return [list(values[start : start + width]) for start in range(0, len(values), width)]
 
     def _step(
         self, b: ir.IRBuilder, a: ir.LlvmValue, panel: ir.LlvmValue, sums: Sums, first: int, masks: Masks
@@ -449,6 +442,19 @@ class Microkernel:
             return
         count = None if mask is None else b.sub(index(self.result.columns or 0), tile.starts[j])
         stored.store_spread(b, value, place, step, count)
+
+
+def _close(
+    phis: Sequence[ir.Phi],
+    starts: Sequence[ir.LlvmValue],
+    before: ir.Block,
+    ends: Sequence[ir.LlvmValue],
+    latch: ir.Block,
+) -> None:
+    """Close a loop: the values that it carries come from the block before it, and from the end of its last block."""
+    for phi, start, end in zip(phis, starts, ends, strict=True):
+        phi.add_incoming(start, before)
+        phi.add_incoming(end, latch)
 
 
 def _merge(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rlx_core.codegen.cuts import Cut
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32
+from rlx_cpu.native.llvm.build import I32, least
 from rlx_cpu.native.llvm.cuts import by_size, size_of, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import sized
@@ -122,7 +122,7 @@ def _pack_columns(
             # A column beyond the last is read as the last one, and zeroed below.
             nearest: ir.LlvmValue = index(lane)
             if not is_full:
-                nearest = b.select(b.icmp_signed("<", nearest, last), nearest, last)
+                nearest = least(b, nearest, last)
             rows.append(words.along(b, offset(b, left, (nearest, stride))))
         shown = None if is_full else b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
         for value in simd.transposed(b, rows):
@@ -233,7 +233,7 @@ def _gather(
     last = b.sub(b.sub(bound, index(1)), start)
     value: ir.LlvmValue = ir.LlvmConstant(simd.vector, ir.Undefined)
     for lane in range(simd.lanes):
-        nearest = b.select(b.icmp_signed("<", index(lane), last), index(lane), last)
+        nearest = least(b, index(lane), last)
         scalar = words.scalar(b, offset(b, source, (nearest, by_n)), by_k, is_whole=is_whole)
         value = b.insert_element(value, scalar, ir.LlvmConstant(I32, lane))
     shown = b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))

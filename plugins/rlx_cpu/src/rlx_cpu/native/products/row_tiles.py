@@ -10,7 +10,7 @@ from rlx_core.codegen.cuts import Cut
 from rlx_core.ir.dims import Dim
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, variable
+from rlx_cpu.native.llvm.build import Variable
 from rlx_cpu.native.llvm.cuts import start_in_line
 from rlx_cpu.native.llvm.simd import counting, index, times
 from rlx_cpu.native.llvm.sizes import sized
@@ -44,11 +44,11 @@ def row_tiles(b: ir.IRBuilder, cut: Cut, tiles: tuple[ir.LlvmValue, ir.LlvmValue
     Args:
         sharers: Number of tiles that share the prefetching; 0 for none.
     """
-    turns = None if sharers == 0 else _Counter.of(b, index(0))
+    turns = None if sharers == 0 else Variable.of(b, index(0))
     parts = lines = None
     if cut.lines != 1:
         each = sized(b, cut.each)
-        parts, lines = _Counter.of(b, b.srem(tiles[0], each)), _Counter.of(b, b.sdiv(tiles[0], each))
+        parts, lines = Variable.of(b, b.srem(tiles[0], each)), Variable.of(b, b.sdiv(tiles[0], each))
     with counting(b, *tiles) as tile:
         turn = None if turns is None else turns.value(b)
         if parts is None or lines is None:
@@ -58,33 +58,15 @@ def row_tiles(b: ir.IRBuilder, cut: Cut, tiles: tuple[ir.LlvmValue, ir.LlvmValue
             part, line = parts.value(b), lines.value(b)
             within = start_in_line(b, cut, part)
             yield RowTile(tile, part, b.add(times(b, line, cut.length), within), within, line, turn)
-            is_next = parts.go_on(b, part, sized(b, cut.each))
+            is_next = _increment(b, parts, part, sized(b, cut.each))
             lines.set(b, b.select(is_next, b.add(line, index(1)), line))
         if turns is not None and turn is not None:
-            turns.go_on(b, turn, sized(b, sharers))
+            _increment(b, turns, turn, sized(b, sharers))
 
 
-@frozen(eq=False)
-class _Counter:
-    """A number that a loop carries on."""
-
-    _place: ir.LlvmValue
-
-    @classmethod
-    def of(cls, b: ir.IRBuilder, first: ir.LlvmValue) -> _Counter:
-        counter = cls(variable(b, I64))
-        counter.set(b, first)
-        return counter
-
-    def value(self, b: ir.IRBuilder) -> ir.LlvmValue:
-        return b.load(self._place, typ=I64, align=8)
-
-    def set(self, b: ir.IRBuilder, value: ir.LlvmValue) -> None:
-        b.store(value, self._place, align=8)
-
-    def go_on(self, b: ir.IRBuilder, value: ir.LlvmValue, end: ir.LlvmValue) -> ir.LlvmValue:
-        """Increment the number, modulo `end`; return whether it wrapped to 0."""
-        following = b.add(value, index(1))
-        is_over = b.icmp_signed("==", following, end)
-        self.set(b, b.select(is_over, index(0), following))
-        return is_over
+def _increment(b: ir.IRBuilder, counter: Variable, value: ir.LlvmValue, end: ir.LlvmValue) -> ir.LlvmValue:
+    """Set a counter to `value + 1`, modulo `end`; return whether it wrapped to 0."""
+    following = b.add(value, index(1))
+    is_over = b.icmp_signed("==", following, end)
+    counter.set(b, b.select(is_over, index(0), following))
+    return is_over

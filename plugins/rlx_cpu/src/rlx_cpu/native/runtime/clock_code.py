@@ -16,16 +16,14 @@ _SECOND: Final = 1_000_000_000
 
 def emit_clock(module: ir.Module) -> ir.Function:
     """`clock()`: nanoseconds of the system's monotonic clock; 0 on a platform without one."""
-    function = ir.Function(module, ir.FunctionType(I64, []), "clock")
-    function.linkage = "internal"
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = ir.new_function(module, ir.FunctionType(I64, []), "clock", is_internal=True)
     if not has_clock():
         b.ret(ir.LlvmConstant(I64, 0))
-        return function
+        return b.function
     spec = b.alloca(I64, size=2)
     spec.align = 8
     get = declare(module, "clock_gettime", I32, [I32, POINTER])
     b.call(get, [ir.LlvmConstant(I32, time.CLOCK_MONOTONIC), spec])
     seconds, nanoseconds = (b.load(address(b, spec, 8 * i), typ=I64, align=8) for i in range(2))
     b.ret(b.add(b.mul(seconds, ir.LlvmConstant(I64, _SECOND)), nanoseconds))
-    return function
+    return b.function

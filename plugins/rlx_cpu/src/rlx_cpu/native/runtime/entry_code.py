@@ -18,7 +18,20 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I1, I32, I64, POINTER, VOID, address, counted, declare, variable
+from rlx_cpu.native.llvm.build import (
+    CALLED,
+    I1,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    Variable,
+    address,
+    counted,
+    declare,
+    index,
+    variable,
+)
 from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
 from rlx_cpu.native.runtime.pool_words import BUSY, LINE, WORKERS
@@ -59,15 +72,15 @@ class _Enter:
     def write(self) -> None:
         b = self.b
         self.words = self.load(POINTER, self.load(POINTER, self.self, TUPLE_ITEMS), ARRAY.data)
-        self.cursor = variable(b, I64)
-        self.results = variable(b, POINTER)
-        self.taken = variable(b, I64)  # how many arguments' arrays the call has a reference to
-        self.go_on_if(b.icmp_signed("==", self.word(Word.BUSY), _word(0)), self.declined)
+        self.cursor = Variable.new(b, I64)
+        self.results = Variable.new(b, POINTER)
+        self.taken = Variable.new(b, I64)  # how many arguments' arrays the call has a reference to
+        self.go_on_if(b.icmp_signed("==", self.word(Word.BUSY), index(0)), self.declined)
         watched = b.load(b.inttoptr(self.word(Word.WATCHED), POINTER), typ=I64, align=8)
-        self.go_on_if(b.icmp_signed("==", watched, _word(0)), self.declined)
+        self.go_on_if(b.icmp_signed("==", watched, index(0)), self.declined)
         self.go_on_if(b.icmp_signed("==", self.count, self.word(Word.INPUTS)), self.declined)
         self.expect_standard_modes()
-        self.set_word(Word.BUSY, _word(1))
+        self.set_word(Word.BUSY, index(1))
         self.take_inputs()
         self.expect_no_overlap()
         self.donate()
@@ -87,34 +100,34 @@ class _Enter:
             modes = b.and_(b.load(place, typ=I32, align=4), ir.LlvmConstant(I32, _MXCSR_MODES))
             self.go_on_if(b.icmp_signed("==", modes, ir.LlvmConstant(I32, 0)), self.declined)
         elif self.function.module.triple.startswith(("aarch64", "arm64")):
-            modes = b.and_(b.call(self.outside("llvm.aarch64.get.fpcr", I64, []), []), _word(_FPCR_MODES))
-            self.go_on_if(self.same(modes, _word(0)), self.declined)
+            modes = b.and_(b.call(self.outside("llvm.aarch64.get.fpcr", I64, []), []), index(_FPCR_MODES))
+            self.go_on_if(self.same(modes, index(0)), self.declined)
 
     # --------------------------------------------------------------------------------- arguments
 
     def take_inputs(self) -> None:
         """Every argument is an array as it was compiled for; its address goes where steps read it."""
         b = self.b
-        b.store(_word(0), self.taken, align=8)
+        self.taken.set(b, index(0))
         self.start_at(Word.INPUT_RECORDS)
-        with counted(b, _word(0), self.count) as i:
+        with counted(b, index(0), self.count) as i:
             descr, rank, flags, nbytes, places = self.record(_INPUT_WORDS)
             array = b.load(self.reference(i)[0], typ=POINTER, align=8)
             self.go_on_if(b.icmp_unsigned("!=", array, _NULL), self.refused)
             self.go_on_if(self.same(self.type_of(array), self.word(Word.ARRAY_TYPE)), self.refused)
             self.incref(array)
             b.store(array, self.taken_at(i), align=8)
-            b.store(b.add(i, _word(1)), self.taken, align=8)
+            self.taken.set(b, b.add(i, index(1)))
             self.go_on_if(self.same(self.load(I64, array, ARRAY.descr), descr), self.refused)
             self.go_on_if(self.same(b.sext(self.load(I32, array, ARRAY.ndim), I64), rank), self.refused)
             has = b.and_(b.zext(self.load(I32, array, ARRAY.flags), I64), flags)
             self.go_on_if(self.same(has, flags), self.refused)
             dims = self.load(POINTER, array, ARRAY.dims)
-            with counted(b, _word(0), rank) as axis:
-                dimension = b.load(address(b, dims, b.shl(axis, _word(3))), typ=I64, align=8)
+            with counted(b, index(0), rank) as axis:
+                dimension = b.load(address(b, dims, b.shl(axis, index(3))), typ=I64, align=8)
                 self.go_on_if(self.same(dimension, self.next_word()), self.refused)
             data = self.load(I64, array, ARRAY.data)
-            span = address(b, b.inttoptr(self.word(Word.SPANS), POINTER), b.shl(i, _word(4)))
+            span = address(b, b.inttoptr(self.word(Word.SPANS), POINTER), b.shl(i, index(4)))
             b.store(data, span, align=8)
             b.store(b.add(data, nbytes), address(b, span, 8), align=8)
             self.put(data, places)
@@ -122,7 +135,7 @@ class _Enter:
     def reference(self, number: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Return the address of the reference to an argument's NumPy array, and whether that is in a `HostArray`."""
         b = self.b
-        place = address(b, self.args, b.shl(number, _word(3)))
+        place = address(b, self.args, b.shl(number, index(3)))
         argument = b.load(place, typ=POINTER, align=8)
         is_wrapped = self.same(self.type_of(argument), self.word(Word.HOST_ARRAY_TYPE))
         return b.select(is_wrapped, self.elements(argument), place), is_wrapped
@@ -133,7 +146,7 @@ class _Enter:
 
     def taken_at(self, number: ir.LlvmValue) -> ir.LlvmValue:
         """Return the address of the call's reference to an argument's NumPy array."""
-        return address(self.b, self.b.inttoptr(self.word(Word.TAKEN), POINTER), self.b.shl(number, _word(3)))
+        return address(self.b, self.b.inttoptr(self.word(Word.TAKEN), POINTER), self.b.shl(number, index(3)))
 
     def expect_no_overlap(self) -> None:
         """A donated argument shares no byte with another, nor with a parameter, and nothing else refers to its elements."""
@@ -141,11 +154,11 @@ class _Enter:
         spans = b.inttoptr(self.word(Word.SPANS), POINTER)
         known = b.add(self.count, self.word(Word.PARAMETERS))
         self.start_at(Word.DONATED_RECORDS)
-        with counted(b, _word(0), self.word(Word.DONATED)):
+        with counted(b, index(0), self.word(Word.DONATED)):
             donated, _ = self.record(_DONATED_WORDS)
             self.expect_owned_once(donated)
             begin, end = self.span(spans, donated)
-            with counted(b, _word(0), known) as other:
+            with counted(b, index(0), known) as other:
                 low, high = self.span(spans, other)
                 meet = b.and_(b.icmp_unsigned("<", begin, high), b.icmp_unsigned("<", low, end))
                 is_empty = b.or_(self.same(begin, end), self.same(low, high))
@@ -184,7 +197,7 @@ class _Enter:
         """Loop over each donated `HostArray`: the address of its reference, its elements, and its marker."""
         b = self.b
         self.start_at(Word.DONATED_RECORDS)
-        with counted(b, _word(0), self.word(Word.DONATED)):
+        with counted(b, index(0), self.word(Word.DONATED)):
             number, marker = self.record(_DONATED_WORDS)
             place, is_wrapped = self.reference(number)
             with b.if_then(is_wrapped):
@@ -193,12 +206,12 @@ class _Enter:
     def release(self) -> None:
         """Drop the call's references to the arguments' elements."""
         b = self.b
-        with counted(b, _word(0), b.load(self.taken, typ=I64, align=8)) as i:
+        with counted(b, index(0), self.taken.value(b)) as i:
             self.decref(b.load(self.taken_at(i), typ=POINTER, align=8))
 
     def span(self, spans: ir.LlvmValue, number: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         b = self.b
-        entry = address(b, spans, b.shl(number, _word(4)))
+        entry = address(b, spans, b.shl(number, index(4)))
         return b.load(entry, typ=I64, align=8), self.load(I64, entry, 8)
 
     # ----------------------------------------------------------------------------------- results
@@ -208,17 +221,17 @@ class _Enter:
         b = self.b
         count = self.word(Word.OUTPUTS)
         outputs = b.call(self.outside("PyTuple_New", POINTER, [I64]), [count])
-        b.store(outputs, self.results, align=8)
+        self.results.set(b, outputs)
         self.go_on_if(b.icmp_unsigned("!=", outputs, _NULL), self.dropped)
         self.start_at(Word.OUTPUT_RECORDS)
         new = self.outside(NEW_ARRAY, POINTER, [POINTER, POINTER, I32, POINTER, POINTER, POINTER, I32, POINTER])
         allocate = self.outside("PyType_GenericAlloc", POINTER, [POINTER, I64])
-        with counted(b, _word(0), count) as i:
+        with counted(b, index(0), count) as i:
             argument, descr, rank, places, allocator = self.record(_OUTPUT_WORDS)
-            wrapper = b.call(allocate, [b.inttoptr(self.word(Word.HOST_ARRAY_TYPE), POINTER), _word(0)])
-            b.store(wrapper, address(b, address(b, outputs, TUPLE_ITEMS), b.shl(i, _word(3))), align=8)
+            wrapper = b.call(allocate, [b.inttoptr(self.word(Word.HOST_ARRAY_TYPE), POINTER), index(0)])
+            b.store(wrapper, address(b, address(b, outputs, TUPLE_ITEMS), b.shl(i, index(3))), align=8)
             self.go_on_if(b.icmp_unsigned("!=", wrapper, _NULL), self.dropped)
-            with b.if_else(b.icmp_signed(">=", argument, _word(0))) as (donated, fresh):
+            with b.if_else(b.icmp_signed(">=", argument, index(0))) as (donated, fresh):
                 with donated:
                     array = b.load(self.taken_at(argument), typ=POINTER, align=8)
                     self.incref(array)
@@ -226,26 +239,26 @@ class _Enter:
                 with fresh:
                     kind, dtype = b.inttoptr(self.word(Word.ARRAY_TYPE), POINTER), b.inttoptr(descr, POINTER)
                     self.incref(dtype)  # the new array takes it over, also when it is not made
-                    dims = b.inttoptr(b.load(self.cursor, typ=I64, align=8), POINTER)
+                    dims = b.inttoptr(self.cursor.value(b), POINTER)
                     nothing = ir.LlvmConstant(I32, 0)
                     with self.allocated_by(allocator):
                         array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
                     b.store(array, self.elements(wrapper), align=8)
                     self.go_on_if(b.icmp_unsigned("!=", array, _NULL), self.dropped)
-                    self.advance(b.shl(rank, _word(3)))
+                    self.advance(b.shl(rank, index(3)))
                     self.put(self.load(I64, array, ARRAY.data), places)
 
     @contextmanager
     def allocated_by(self, allocator: ir.LlvmValue) -> Iterator[None]:
         """Context in which arrays are allocated by the given allocator, if there is one."""
-        b, before = self.b, variable(self.b, POINTER)
+        b, before = self.b, Variable.new(self.b, POINTER)
         swap = self.outside(SET_ALLOCATOR, POINTER, [POINTER])
-        is_own = b.icmp_signed("!=", allocator, _word(0))
-        b.store(_NULL, before, align=8)
+        is_own = b.icmp_signed("!=", allocator, index(0))
+        before.set(b, _NULL)
         with b.if_then(is_own):
-            b.store(b.call(swap, [b.inttoptr(allocator, POINTER)]), before, align=8)
+            before.set(b, b.call(swap, [b.inttoptr(allocator, POINTER)]))
         yield
-        other = b.load(before, typ=POINTER, align=8)
+        other = before.value(b)
         with b.if_then(b.icmp_unsigned("!=", other, _NULL)):
             ours = b.call(swap, [other])
             self.decref(other)
@@ -256,9 +269,9 @@ class _Enter:
         """No step has reported a fault."""
         b = self.b
         statuses = b.inttoptr(self.word(Word.STATUSES), POINTER)
-        with counted(b, _word(0), self.word(Word.STATUS_COUNT)) as i:
-            status = b.load(address(b, statuses, b.mul(i, _word(_STATUS_BYTES))), typ=I64, align=8)
-            with b.if_then(b.icmp_signed("!=", status, _word(0)), likely=False):
+        with counted(b, index(0), self.word(Word.STATUS_COUNT)) as i:
+            status = b.load(address(b, statuses, b.mul(i, index(_STATUS_BYTES))), typ=I64, align=8)
+            with b.if_then(b.icmp_signed("!=", status, index(0)), likely=False):
                 self.call_object(Word.FAULT)  # it always raises
                 self.fail()
 
@@ -267,29 +280,29 @@ class _Enter:
         b = self.b
         memcpy = self.outside("memcpy", POINTER, [POINTER, POINTER, I64])
         self.start_at(Word.COPY_RECORDS)
-        with counted(b, _word(0), self.word(Word.COPIES)):
+        with counted(b, index(0), self.word(Word.COPIES)):
             into, source, nbytes = self.record(_COPY_WORDS)
             places = [b.load(b.inttoptr(word, POINTER), typ=POINTER, align=8) for word in (into, source)]
             b.call(memcpy, [*places, nbytes])
 
     def deliver(self) -> None:
         self.release()
-        self.set_word(Word.BUSY, _word(0))
-        self.b.ret(self.b.load(self.results, typ=POINTER, align=8))
+        self.set_word(Word.BUSY, index(0))
+        self.b.ret(self.results.value(self.b))
 
     def write_refusals(self) -> None:
         """The ways back: before anything, after the frame was taken, after arguments were donated."""
         b = self.b
         b.position_at_end(self.dropped)
         b.call(self.outside("PyErr_Clear", VOID, []), [])  # the checked path raises the error
-        results = b.load(self.results, typ=POINTER, align=8)
+        results = self.results.value(b)
         with b.if_then(b.icmp_unsigned("!=", results, _NULL)):
             self.decref(results)
         self.take_back()
         b.branch(self.refused)
         b.position_at_end(self.refused)
         self.release()
-        self.set_word(Word.BUSY, _word(0))
+        self.set_word(Word.BUSY, index(0))
         b.branch(self.declined)
         b.position_at_end(self.declined)
         answer = b.inttoptr(self.word(Word.NOT_IMPLEMENTED), POINTER)
@@ -303,7 +316,7 @@ class _Enter:
         paths = {Mode.TINY: self.run_alone, Mode.AWAKE: self.run_with_who_is_awake, Mode.ALONE: self.run_unheld}
         mode, ran = self.word(Word.MODE), self.function.append_basic_block("ran")
         for each, path in paths.items():
-            with self.b.if_then(self.same(mode, _word(each))):
+            with self.b.if_then(self.same(mode, index(each))):
                 path()
                 self.b.branch(ran)
         self.run_with_all()
@@ -313,10 +326,10 @@ class _Enter:
     def run_alone(self) -> None:
         """All steps by the calling thread."""
         self.start_at(Word.CALL_RECORDS)
-        with counted(self.b, _word(0), self.word(Word.CALLS)):
+        with counted(self.b, index(0), self.word(Word.CALLS)):
             function, buffers = self.record(_CALL_WORDS)
             run, table = self.b.inttoptr(function, POINTER), self.b.inttoptr(buffers, POINTER)
-            self.b.call(run, [table, _word(0), _word(1), _word(0), _word(0)], CALLED)
+            self.b.call(run, [table, index(0), index(1), index(0), index(0)], CALLED)
 
     def run_unheld(self) -> None:
         """All steps by the calling thread, without the interpreter's lock."""
@@ -325,15 +338,14 @@ class _Enter:
 
     def run_with_who_is_awake(self) -> None:
         """Run all steps, with the pool if it is free and one of its workers spins; no thread is woken."""
-        b, is_shared = self.b, variable(self.b, I1)
-        b.store(ir.LlvmConstant(I1, 0), is_shared, align=1)
-        with counted(b, _word(1), self.word(Word.THREADS)) as tid:
-            parked = b.inttoptr(b.add(self.word(Word.POOL), b.add(_word(WORKERS), b.mul(tid, _word(LINE)))), POINTER)
-            is_awake = self.same(b.load_atomic(parked, "seq_cst", 8, typ=I64), _word(0))
-            b.store(b.or_(b.load(is_shared, typ=I1, align=1), is_awake), is_shared, align=1)
-        with b.if_then(b.load(is_shared, typ=I1, align=1)):
-            b.store(self.took_pool(), is_shared, align=1)
-        with b.if_else(b.load(is_shared, typ=I1, align=1)) as (shared, alone):
+        b, is_shared = self.b, Variable.of(self.b, ir.LlvmConstant(I1, 0))
+        with counted(b, index(1), self.word(Word.THREADS)) as tid:
+            parked = b.inttoptr(b.add(self.word(Word.POOL), b.add(index(WORKERS), b.mul(tid, index(LINE)))), POINTER)
+            is_awake = self.same(b.load_atomic(parked, "seq_cst", 8, typ=I64), index(0))
+            is_shared.set(b, b.or_(is_shared.value(b), is_awake))
+        with b.if_then(is_shared.value(b)):
+            is_shared.set(b, self.took_pool())
+        with b.if_else(is_shared.value(b)) as (shared, alone):
             with shared:
                 self.start()
                 self.finish()
@@ -343,23 +355,22 @@ class _Enter:
     def run_with_all(self) -> None:
         """Run all steps with the pool, without the interpreter's lock; through the Python object `WORK` if it is not
         available."""
-        b, failed = self.b, variable(self.b, I1)
-        b.store(ir.LlvmConstant(I1, 0), failed, align=1)
+        b, failed = self.b, Variable.of(self.b, ir.LlvmConstant(I1, 0))
         with b.if_else(self.took_pool()) as (together, otherwise):
             with together:
-                with b.if_then(b.icmp_signed("!=", self.start(), _word(0)), likely=False):
+                with b.if_then(b.icmp_signed("!=", self.start(), index(0)), likely=False):
                     self.called(Word.WAKE, failed)
                 with self.lock_released():
                     self.finish()
             with otherwise:
                 self.called(Word.WORK, failed)
-        with b.if_then(b.load(failed, typ=I1, align=1), likely=False):
+        with b.if_then(failed.value(b), likely=False):
             self.fail()
 
     def took_pool(self) -> ir.LlvmValue:
         """Return whether the pool was free; it is this call's then."""
-        busy = self.b.inttoptr(self.b.add(self.word(Word.POOL), _word(BUSY)), POINTER)
-        return self.same(self.b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))
+        busy = self.b.inttoptr(self.b.add(self.word(Word.POOL), index(BUSY)), POINTER)
+        return self.same(self.b.atomic_rmw("xchg", busy, index(1), "seq_cst"), index(0))
 
     def start(self) -> ir.LlvmValue:
         """Publish the steps to the pool; how many workers have to be woken."""
@@ -371,7 +382,7 @@ class _Enter:
         self.runtime(Word.LEAVE, VOID, self.word(Word.POOL))
 
     def job(self) -> list[ir.LlvmValue]:
-        return [*(self.word(w) for w in (Word.POOL, Word.STEPS, Word.CALLS, Word.TABLE)), _word(0)]
+        return [*(self.word(w) for w in (Word.POOL, Word.STEPS, Word.CALLS, Word.TABLE)), index(0)]
 
     def runtime(self, which: Word, result: ir.Type, *operands: ir.LlvmValue) -> ir.LlvmValue:
         """Call a function of the runtime, all of whose operands are words."""
@@ -385,20 +396,20 @@ class _Enter:
         yield
         self.b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
 
-    def called(self, which: Word, failed: ir.LlvmValue) -> None:
+    def called(self, which: Word, failed: Variable) -> None:
         """Call the Python object in a word for its side effect; record whether it raised."""
         b, done = self.b, self.call_object(which)
         with b.if_else(b.icmp_unsigned("==", done, _NULL), likely=False) as (raised, fine):
             with raised:
-                b.store(ir.LlvmConstant(I1, 1), failed, align=1)
+                failed.set(b, ir.LlvmConstant(I1, 1))
             with fine:
                 self.decref(done)
 
     def fail(self) -> None:
         """An exception is set: the results are dropped, and the caller sees it."""
-        self.decref(self.b.load(self.results, typ=POINTER, align=8))
+        self.decref(self.results.value(self.b))
         self.release()
-        self.set_word(Word.BUSY, _word(0))
+        self.set_word(Word.BUSY, index(0))
         self.b.ret(_NULL)
 
     # ------------------------------------------------------------------------------------- words
@@ -411,23 +422,23 @@ class _Enter:
 
     def start_at(self, which: Word) -> None:
         """The cursor goes to the start of some records."""
-        self.b.store(self.word(which), self.cursor, align=8)
+        self.cursor.set(self.b, self.word(which))
 
     def next_word(self) -> ir.LlvmValue:
         """The word at the cursor, which moves on."""
-        cursor = self.b.load(self.cursor, typ=I64, align=8)
-        self.advance(_word(8))
+        cursor = self.cursor.value(self.b)
+        self.advance(index(8))
         return self.b.load(self.b.inttoptr(cursor, POINTER), typ=I64, align=8)
 
     def record(self, count: int) -> list[ir.LlvmValue]:
         return [self.next_word() for _ in range(count)]
 
     def advance(self, nbytes: ir.LlvmValue) -> None:
-        self.b.store(self.b.add(self.b.load(self.cursor, typ=I64, align=8), nbytes), self.cursor, align=8)
+        self.cursor.set(self.b, self.b.add(self.cursor.value(self.b), nbytes))
 
     def put(self, data: ir.LlvmValue, places: ir.LlvmValue) -> None:
         """Write an address, moved by some bytes, to the `places` words that the cursor's records name."""
-        with counted(self.b, _word(0), places):
+        with counted(self.b, index(0), places):
             place, nbytes = self.record(_PLACE_WORDS)
             self.b.store(self.b.add(data, nbytes), self.b.inttoptr(place, POINTER), align=8)
 
@@ -465,7 +476,3 @@ class _Enter:
 
 
 _NULL: Final = ir.LlvmConstant(POINTER, None)
-
-
-def _word(number: int) -> ir.LlvmConstant:
-    return ir.LlvmConstant(I64, int(number))

@@ -22,10 +22,9 @@ INTERVAL_NS: Final = 50_000_000
 def emit_interrupted(module: ir.Module) -> None:
     """Add `interrupted(record)`: 1 if the loop is to be left, else 0. Called with the interpreter's lock or without."""
     clock = emit_clock(module)
-    function = ir.Function(module, ir.FunctionType(I64, [I64]), "interrupted")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    record = b.inttoptr(function.args[0], POINTER)
-    go_on, look, main, leave = (function.append_basic_block(name) for name in ("go_on", "look", "main", "leave"))
+    b = ir.new_function(module, ir.FunctionType(I64, [I64]), "interrupted")
+    record = b.inttoptr(b.function.args[0], POINTER)
+    go_on, look, main, leave = (b.function.append_basic_block(name) for name in ("go_on", "look", "main", "leave"))
     identity = b.call(declare(module, "PyThread_get_thread_ident", I64, []), [])
     b.cbranch(b.icmp_signed("==", identity, b.load(address(b, record, MAIN_THREAD), typ=I64, align=8)), main, go_on)
     b.position_at_end(main)

@@ -14,7 +14,7 @@ from typing import Final
 
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, address, counted, declare, variable
+from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, Variable, address, counted, declare, index
 from rlx_cpu.native.runtime.result_memory_words import (
     BUSY,
     CACHED_NBYTES,
@@ -59,34 +59,33 @@ class _AllocatorCode:
         """A block: one that is kept and has about as many bytes, or a new one."""
         state, size = self.new.args
         b = ir.IRBuilder(self.new.append_basic_block("entry"))
-        block_start = variable(b, POINTER)
-        b.store(_NULL, block_start, align=8)
-        with b.if_then(b.icmp_unsigned(">=", size, _word(LARGE))), self.alone(b, state):
-            max_size = b.add(size, b.lshr(size, _word(2)))
-            with counted(b, _word(0), _word(SLOTS)) as i:
+        block_start = Variable.of(b, _NULL)
+        with b.if_then(b.icmp_unsigned(">=", size, index(LARGE))), self.alone(b, state):
+            max_size = b.add(size, b.lshr(size, index(2)))
+            with counted(b, index(0), index(SLOTS)) as i:
                 start, capacity = self.slot(b, state, i)
                 slot_size = b.load(capacity, typ=I64, align=8)
                 is_suitable = b.and_(b.icmp_unsigned(">=", slot_size, size), b.icmp_unsigned("<=", slot_size, max_size))
-                is_first = b.icmp_unsigned("==", b.load(block_start, typ=POINTER, align=8), _NULL)
+                is_first = b.icmp_unsigned("==", block_start.value(b), _NULL)
                 with b.if_then(b.and_(is_suitable, is_first)):
-                    b.store(b.load(start, typ=POINTER, align=8), block_start, align=8)
+                    block_start.set(b, b.load(start, typ=POINTER, align=8))
                     self.clear(b, state, i)
-        cached = b.load(block_start, typ=POINTER, align=8)
+        cached = block_start.value(b)
         with b.if_then(b.icmp_unsigned("!=", cached, _NULL)):
             b.ret(self.block_in(b, cached))
-        total_size = b.add(size, _word(2 * _HEAD))
+        total_size = b.add(size, index(2 * _HEAD))
         fresh = b.call(self.malloc, [total_size])
-        b.store(fresh, block_start, align=8)
+        block_start.set(b, fresh)
         with b.if_then(b.icmp_unsigned("==", fresh, _NULL), likely=False):
-            with self.alone(b, state), counted(b, _word(0), _word(SLOTS)) as i:
+            with self.alone(b, state), counted(b, index(0), index(SLOTS)) as i:
                 self.drop(b, state, i)
             again = b.call(self.malloc, [total_size])
             with b.if_then(b.icmp_unsigned("==", again, _NULL)):
                 b.ret(_NULL)
-            b.store(again, block_start, align=8)
-        start = b.load(block_start, typ=POINTER, align=8)
+            block_start.set(b, again)
+        start = block_start.value(b)
         block = self.block_in(b, start)
-        with b.if_then(b.icmp_unsigned(">=", size, _word(LARGE))):
+        with b.if_then(b.icmp_unsigned(">=", size, index(LARGE))):
             self.advise(b, block, size, _HUGE_PAGE)
         b.store(start, address(b, block, -16), align=8)
         b.store(size, address(b, block, -8), align=8)
@@ -100,16 +99,15 @@ class _AllocatorCode:
             b.ret_void()
         start = b.load(address(b, block, -16), typ=POINTER, align=8)
         size = b.load(address(b, block, -8), typ=I64, align=8)
-        left = variable(b, POINTER)
-        b.store(start, left, align=8)
+        left = Variable.of(b, start)
         is_kept = b.and_(
-            b.icmp_unsigned(">=", size, _word(LARGE)), b.icmp_unsigned("<=", size, _word(MAX_CACHED_NBYTES))
+            b.icmp_unsigned(">=", size, index(LARGE)), b.icmp_unsigned("<=", size, index(MAX_CACHED_NBYTES))
         )
         with b.if_then(is_kept), self.alone(b, state):
             self.make_room(b, state, size)
             turn = b.load(self.word(b, state, TURN), typ=I64, align=8)
             self.drop(b, state, turn)
-            with b.if_then(b.icmp_unsigned(">", size, _word(OFFERED))):
+            with b.if_then(b.icmp_unsigned(">", size, index(OFFERED))):
                 self.advise(b, block, size, _FREE)
             to, capacity = self.slot(b, state, turn)
             b.store(start, to, align=8)
@@ -117,14 +115,13 @@ class _AllocatorCode:
             cached_nbytes = self.word(b, state, CACHED_NBYTES)
             b.store(b.add(b.load(cached_nbytes, typ=I64, align=8), size), cached_nbytes, align=8)
             self.move_on(b, state)
-            b.store(_NULL, left, align=8)
-        b.call(self.free, [b.load(left, typ=POINTER, align=8)])
+            left.set(b, _NULL)
+        b.call(self.free, [left.value(b)])
         b.ret_void()
 
     def write_new_zeroed(self) -> None:
-        function = ir.Function(self.module, ir.FunctionType(POINTER, [POINTER, I64, I64]), "new_zeroed")
-        state, count, size = function.args
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(self.module, ir.FunctionType(POINTER, [POINTER, I64, I64]), "new_zeroed")
+        state, count, size = b.function.args
         nbytes = b.mul(count, size)
         block = b.call(self.new, [state, nbytes])
         with b.if_then(b.icmp_unsigned("!=", block, _NULL)):
@@ -134,9 +131,8 @@ class _AllocatorCode:
         b.ret(block)
 
     def write_resized(self) -> None:
-        function = ir.Function(self.module, ir.FunctionType(POINTER, [POINTER, POINTER, I64]), "resized")
-        state, old, size = function.args
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = ir.new_function(self.module, ir.FunctionType(POINTER, [POINTER, POINTER, I64]), "resized")
+        state, old, size = b.function.args
         block = b.call(self.new, [state, size])
         both = b.and_(b.icmp_unsigned("!=", old, _NULL), b.icmp_unsigned("!=", block, _NULL))
         with b.if_then(both):
@@ -152,16 +148,16 @@ class _AllocatorCode:
     def alone(self, b: ir.IRBuilder, state: ir.LlvmValue) -> Iterator[None]:
         """Context that runs with exclusive access to the state, and is skipped if another thread has it."""
         busy = self.word(b, state, BUSY)
-        with b.if_then(b.icmp_signed("==", b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))):
+        with b.if_then(b.icmp_signed("==", b.atomic_rmw("xchg", busy, index(1), "seq_cst"), index(0))):
             yield
-            b.atomic_rmw("xchg", busy, _word(0), "release")
+            b.atomic_rmw("xchg", busy, index(0), "release")
 
     def word(self, b: ir.IRBuilder, state: ir.LlvmValue, which: int) -> ir.LlvmValue:
         return address(b, state, 8 * which)
 
     def slot(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Return the addresses of the start and of the bytes of a slot's block."""
-        entry = address(b, self.word(b, state, FIRST), b.shl(i, _word(4)))
+        entry = address(b, self.word(b, state, FIRST), b.shl(i, index(4)))
         return entry, address(b, entry, 8)
 
     def clear(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> None:
@@ -172,7 +168,7 @@ class _AllocatorCode:
             b.sub(b.load(cached_nbytes, typ=I64, align=8), b.load(capacity, typ=I64, align=8)), cached_nbytes, align=8
         )
         b.store(_NULL, start, align=8)
-        b.store(_word(0), capacity, align=8)
+        b.store(index(0), capacity, align=8)
 
     def drop(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> None:
         """A slot's block goes back to the C library, which takes nothing for nothing."""
@@ -182,15 +178,15 @@ class _AllocatorCode:
 
     def make_room(self, b: ir.IRBuilder, state: ir.LlvmValue, size: ir.LlvmValue) -> None:
         """Drop the oldest blocks until `size` more bytes fit."""
-        with counted(b, _word(0), _word(SLOTS)):
+        with counted(b, index(0), index(SLOTS)):
             cached_nbytes = b.load(self.word(b, state, CACHED_NBYTES), typ=I64, align=8)
-            with b.if_then(b.icmp_unsigned(">", b.add(cached_nbytes, size), _word(MAX_CACHED_NBYTES))):
+            with b.if_then(b.icmp_unsigned(">", b.add(cached_nbytes, size), index(MAX_CACHED_NBYTES))):
                 self.drop(b, state, b.load(self.word(b, state, TURN), typ=I64, align=8))
                 self.move_on(b, state)
 
     def move_on(self, b: ir.IRBuilder, state: ir.LlvmValue) -> None:
         turn = self.word(b, state, TURN)
-        b.store(b.urem(b.add(b.load(turn, typ=I64, align=8), _word(1)), _word(SLOTS)), turn, align=8)
+        b.store(b.urem(b.add(b.load(turn, typ=I64, align=8), index(1)), index(SLOTS)), turn, align=8)
 
     # ------------------------------------------------------------------------------------ a block
 
@@ -199,8 +195,8 @@ class _AllocatorCode:
         return self.rounded_up(b, address(b, start, _HEAD), ALIGNMENT)
 
     def rounded_up(self, b: ir.IRBuilder, pointer: ir.LlvmValue, alignment: int) -> ir.LlvmValue:
-        number = b.add(b.ptrtoint(pointer, I64), _word(alignment - 1))
-        return b.inttoptr(b.and_(number, _word(-alignment)), POINTER)
+        number = b.add(b.ptrtoint(pointer, I64), index(alignment - 1))
+        return b.inttoptr(b.and_(number, index(-alignment)), POINTER)
 
     def advise(self, b: ir.IRBuilder, block: ir.LlvmValue, size: ir.LlvmValue, advice: int) -> None:
         """Advise Linux about the pages that are completely in a block: data in front of it must stay."""
@@ -208,13 +204,9 @@ class _AllocatorCode:
             return
         first = self.rounded_up(b, block, mmap.PAGESIZE)
         end = b.add(b.ptrtoint(block, I64), size)
-        nbytes = b.and_(b.sub(end, b.ptrtoint(first, I64)), _word(-mmap.PAGESIZE))
+        nbytes = b.and_(b.sub(end, b.ptrtoint(first, I64)), index(-mmap.PAGESIZE))
         function = declare(self.module, "madvise", I32, [POINTER, I64, I32])
         b.call(function, [first, nbytes, ir.LlvmConstant(I32, advice)])
 
 
 _NULL: Final = ir.LlvmConstant(POINTER, None)
-
-
-def _word(number: int) -> ir.LlvmConstant:
-    return ir.LlvmConstant(I64, number)

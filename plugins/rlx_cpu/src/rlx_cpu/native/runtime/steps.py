@@ -16,7 +16,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.places import Places
 from rlx_core.plugins import package_of
 from rlx_core.system.records import evolve
-from rlx_cpu.native.contract import EmitNested, Emitted
+from rlx_cpu.native.contract import BufferPositions, EmitNested, Emitted
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import Function, library
@@ -171,18 +171,13 @@ def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> Co
     steps: dict[int, NativeStep] = {}
     words = 0
     for number, (each, code, call_sizes) in sorted(native.items()):
-        node = lir.steps[number].node
-        words += len(call_sizes)
-        first, words = words, words + len(node.operands) + len(node.results)
-        workspace = words if each.has_workspace else None
-        words += each.has_workspace
+        step = lir.steps[number]
         assert not each.held, "only steps inside loops have operands that are held"
-        packs = tuple(range(words, words + len(each.packs)))
-        words += len(packs)
-        status = words if each.has_status else None
-        words += each.has_status
-        arena = words if lir.steps[number].nested and lir.steps[number].workspace is not None else None
-        words += arena is not None
-        steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, call_sizes)
+        positions = BufferPositions.of_step(step, each, words + len(call_sizes))
+        words = positions.end
+        steps[number] = NativeStep(
+            step, each, code, positions.first, positions.workspace, tuple(positions.packs),
+            positions.status, positions.arena, call_sizes,
+        )  # fmt: skip
     codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
     return CompiledSteps(codes, steps, words, settings)

@@ -21,13 +21,12 @@ from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CACHE_LINE, I32, address, align_of, constant, prefetch, splat, variable, width
+from rlx_cpu.native.llvm.build import CACHE_LINE, I32, Variable, address, constant, prefetch, splat, starting, width
 from rlx_cpu.native.llvm.elements import for_memory, held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times, transposed
 from rlx_cpu.native.llvm.sizes import is_known, sized
-from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.scans.running import Running
 
@@ -66,25 +65,21 @@ class ScanLine:
     def size(self) -> int:
         return self.dtype.itemsize
 
-    def carries(self, lanes: int) -> tuple[ir.LlvmValue, ...]:
+    def carries(self, lanes: int) -> tuple[Variable, ...]:
         """Return variables for the carry, initialised to the state before the first element."""
-        b, type = self.builder, held_type(self.dtype, lanes)
-        variables = []
-        for number in self.scan.rule.start(self.dtype.accumulator, self.scan.is_exclusive):
-            variables.append(variable(b, type))
-            b.store(constant(type, number), variables[-1], align=align_of(type))
-        return tuple(variables)
+        first = self.scan.rule.start(self.dtype.accumulator, self.scan.is_exclusive)
+        return tuple(Variable.of(self.builder, constant(held_type(self.dtype, lanes), number)) for number in first)
 
     def step(
-        self, carries: Sequence[ir.LlvmValue], x: tuple[ir.LlvmValue, ...], is_first: ir.LlvmValue | None
+        self, carries: Sequence[Variable], x: tuple[ir.LlvmValue, ...], is_first: ir.LlvmValue | None
     ) -> ir.LlvmValue:
         """Return the result at one position, and update the carry."""
-        b, type, rule = self.builder, x[0].type, self.scan.rule
-        before = tuple(b.load(c, typ=type, align=align_of(type)) for c in carries)
+        b, rule = self.builder, self.scan.rule
+        before = tuple(carry.value(b) for carry in carries)
         first = None if is_first is None else partial(splat, b, is_first, width(x[0]))
         after = rule.step(b, NATIVE, self.dtype.accumulator, before, x, first)
-        for variable_, value in zip(carries, after, strict=True):
-            b.store(value, variable_, align=align_of(type))
+        for carry, value in zip(carries, after, strict=True):
+            carry.set(b, value)
         shown: ir.LlvmValue = rule.show(b, NATIVE, self.dtype.accumulator, before if self.scan.is_exclusive else after)
         return shown
 
@@ -159,7 +154,7 @@ class ScanLine:
             column = b.insert_element(column, self._load(address(b, place, k * pitch), 1), ir.LlvmConstant(I32, k))
         return column
 
-    def _square(self, carries: Sequence[ir.LlvmValue], start: ir.LlvmValue, order: ir.LlvmValue, lines: int) -> None:
+    def _square(self, carries: Sequence[Variable], start: ir.LlvmValue, order: ir.LlvmValue, lines: int) -> None:
         """Process a square block, with as many positions as lines."""
         b, pitch = self.builder, self.n * self.size
         first = b.sub(sized(b, self.n - lines), order) if self.scan.is_reversed else order

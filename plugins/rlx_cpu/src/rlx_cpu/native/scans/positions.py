@@ -20,12 +20,22 @@ from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, splat, variable, width
+from rlx_cpu.native.llvm.build import (
+    I32,
+    I64,
+    Variable,
+    address,
+    constant,
+    register_type,
+    shuffled,
+    splat,
+    starting,
+    width,
+)
 from rlx_cpu.native.llvm.elements import load_elements, pieces
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known
-from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.table import native
 
 __all__ = ["emit_position"]
@@ -117,16 +127,15 @@ class PositionSearch:
     def loop(self, start: Best, first: int, end: int, step: int, source: ir.LlvmValue, pitch: int, places: Any) -> Best:
         """`later` for places `first`, `first + step`, … before `end`."""
         b = self.builder
-        variables = [variable(b, v.type) for v in (start.value, start.place)]
-        state = list(zip(variables, (start.value, start.place), strict=True))
-        for variable_, value in state:
-            b.store(value, variable_, align=align_of(value.type))
+        best, place = (Variable.new(b, v.type) for v in (start.value, start.place))
+        best.set(b, start.value)
+        place.set(b, start.place)
         with counting(b, first, end, step) as i:
-            before = Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in state))
+            before = Best(best.value(b), place.value(b))
             after = self.later(before, self.load(offset(b, source, (i, pitch)), width(start.value)), places(i))
-            for variable_, value in zip(variables, (after.value, after.place), strict=True):
-                b.store(value, variable_, align=align_of(value.type))
-        return Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in state))
+            best.set(b, after.value)
+            place.set(b, after.place)
+        return Best(best.value(b), place.value(b))
 
     # ---------------------------------------------------------------------------------- two ways
 
@@ -158,8 +167,7 @@ class PositionSearch:
         b = self.builder
         if lanes == 1:
             return b.extract_element(value, ir.LlvmConstant(I32, start))
-        order = ir.LlvmConstant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
-        return b.shuffle_vector(value, value, order)
+        return shuffled(b, value, value, range(start, start + lanes))
 
     def across(self, source: ir.LlvmValue, to: ir.LlvmValue, lanes: int) -> None:
         """Neighbouring lines: lanes are lines."""
@@ -182,9 +190,8 @@ def emit_position(module: ir.Module, node: Node, layout: Layout, isa: Isa, name:
 
 def extreme_of(op: Op, layout: Layout) -> Extreme:
     """Return the problem of known sizes."""
-    x = layout.operands[0]
+    (x,) = layout.required(0)
     assert isinstance(op, ArgMax | ArgMin), "registered for these"
-    assert x is not None, "there is something to search"
     return Extreme.of(op, x.type)
 
 

@@ -12,7 +12,18 @@ from rlx_core.codegen.scalars import exponential, wide_exponential
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I1, I64, constant, declare, intrinsic, memory_type, splat, suffix, variable
+from rlx_cpu.native.llvm.build import (
+    I1,
+    I64,
+    Variable,
+    constant,
+    declare,
+    intrinsic,
+    memory_type,
+    splat,
+    suffix,
+    variable,
+)
 from rlx_cpu.native.llvm.elements import pieces
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
@@ -90,16 +101,15 @@ class Elimination:
 
     def is_finite(self, count: int) -> ir.LlvmValue:
         """i1: whether the elements of the first columns are finite."""
-        b, accumulated = self.b, variable(self.b, I64)
-        b.store(index(0), accumulated, align=8)
+        b, accumulated = self.b, Variable.of(self.b, index(0))
         with counting(b, 0, self.rows.n) as r:
             for span, lanes in self._spans(count):
                 with counting(b, *span, lanes) as j:
                     x = b.fabs(self.load(self.at(r, j), lanes))
                     is_not = b.fcmp_unordered("==", x, constant(x.type, math.inf))
                     bits = b.zext(is_not if lanes == 1 else b.bitcast(is_not, ir.IntType(lanes)), I64)
-                    b.store(b.or_(b.load(accumulated, typ=I64, align=8), bits), accumulated, align=8)
-        return b.icmp_signed("==", b.load(accumulated, typ=I64, align=8), index(0))
+                    accumulated.set(b, b.or_(accumulated.value(b), bits))
+        return b.icmp_signed("==", accumulated.value(b), index(0))
 
     def refuse(self, condition: ir.LlvmValue) -> None:
         """Have solutions be NaN where it holds, as for a matrix with a pivot of 0."""
@@ -133,8 +143,7 @@ class Elimination:
         """Load the upper triangle of half the sum of a dense matrix and its transpose; i1: whether all of it is finite."""
         b, size, n = self.b, self.rows.dtype.itemsize, self.rows.n
         element = memory_type(self.rows.dtype)
-        is_finite = variable(b, I1)
-        b.store(constant(I1, 1), is_finite, align=1)
+        is_finite = Variable.of(b, constant(I1, 1))
         half, infinity = constant(element, 0.5), constant(element, math.inf)
         with counting(b, 0, n) as r:
             with counting(b, r, index(n)) as c:
@@ -142,10 +151,9 @@ class Elimination:
                 parts = (self.load(offset(b, source, (i, n * size), (j, size))) for i, j in ((r, c), (c, r)))
                 x = b.fadd(*(b.fmul(part, half) for part in parts))
                 self.store(x, self.at(r, c))
-                is_still = b.and_(b.load(is_finite, typ=I1, align=1), b.fcmp_ordered("<", b.fabs(x), infinity))
-                b.store(is_still, is_finite, align=1)
+                is_finite.set(b, b.and_(is_finite.value(b), b.fcmp_ordered("<", b.fabs(x), infinity)))
             self._pad(r)
-        return b.load(is_finite, typ=I1, align=1)
+        return is_finite.value(b)
 
     def write_identity(self, column: int) -> None:
         """Have the columns from `column` on be those of an identity."""
@@ -247,14 +255,13 @@ class Elimination:
     def first_zero(self) -> ir.LlvmValue:
         """Return the first row whose diagonal element is exactly 0; the number of rows if there is no such row."""
         b, n = self.b, self.rows.n
-        first = variable(b, I64)
-        b.store(index(n), first, align=8)
+        first = Variable.of(b, index(n))
         with counting(b, 0, n) as done:
             i = b.sub(index(n - 1), done)
             x = self.load(self.at(i, i))
             with b.if_then(b.fcmp_ordered("==", x, constant(x.type, 0.0))):
-                b.store(i, first, align=8)
-        return b.load(first, typ=I64, align=8)
+                first.set(b, i)
+        return first.value(b)
 
     def factorise(self) -> ir.LlvmValue:
         """Replace the upper triangle of a symmetric matrix by the transpose of its Cholesky factor.
@@ -264,14 +271,13 @@ class Elimination:
         """
         b, rows = self.b, self.rows
         element = memory_type(rows.dtype)
-        order = variable(b, I64)
-        b.store(index(0), order, align=8)
+        order = Variable.of(b, index(0))
         with counting(b, 0, rows.n) as c:
             after, diagonal = b.add(c, index(1)), self.load(self.at(c, c))
             is_positive = b.fcmp_ordered(">", diagonal, constant(element, 0.0))
-            is_first = b.icmp_signed("==", b.load(order, typ=I64, align=8), index(0))
+            is_first = b.icmp_signed("==", order.value(b), index(0))
             with b.if_then(b.and_(is_first, b.not_(is_positive)), likely=False):
-                b.store(after, order, align=8)
+                order.set(b, after)
             pivot = intrinsic(b, "llvm.sqrt", diagonal)
             self.store(pivot, self.at(c, c))
             divisor = splat(b, pivot, rows.lanes)
@@ -280,7 +286,7 @@ class Elimination:
                 self.store(b.fdiv(self.load(place, rows.lanes), divisor), place)
             with counting(b, after, index(rows.n)) as r:
                 self.subtract(self.load(self.at(c, r)), c, r, r)
-        return b.load(order, typ=I64, align=8)
+        return order.value(b)
 
     def log_modulus(self, x: ir.LlvmValue) -> ir.LlvmValue:
         """The logarithm of the modulus of an element; -inf for 0."""
@@ -293,18 +299,17 @@ class Elimination:
         NaN is the largest.
         """
         b, element = self.b, memory_type(self.rows.dtype)
-        size = self.rows.dtype.itemsize
-        best, place = variable(b, element), variable(b, I64)
-        b.store(constant(element, -1.0), best, align=size)
-        b.store(c, place, align=8)
+        best, place = Variable.new(b, element), Variable.new(b, I64)
+        best.set(b, constant(element, -1.0))
+        place.set(b, c)
         with counting(b, c, index(self.rows.n)) as r:
             x = self.load(self.at(r, c))
             modulus = b.select(b.fcmp_unordered("uno", x, x), constant(element, math.inf), b.fabs(x))
-            so_far = b.load(best, typ=element, align=size)
+            so_far = best.value(b)
             is_larger = b.fcmp_ordered(">", modulus, so_far)
-            b.store(b.select(is_larger, modulus, so_far), best, align=size)
-            b.store(b.select(is_larger, r, b.load(place, typ=I64, align=8)), place, align=8)
-        return b.load(best, typ=element, align=size), b.load(place, typ=I64, align=8)
+            best.set(b, b.select(is_larger, modulus, so_far))
+            place.set(b, b.select(is_larger, r, place.value(b)))
+        return best.value(b), place.value(b)
 
     def subtract(self, factor: ir.LlvmValue, source: ir.LlvmValue, row: ir.LlvmValue, first: ir.LlvmValue) -> None:
         """Subtract a multiple of one row from another, from a column on."""

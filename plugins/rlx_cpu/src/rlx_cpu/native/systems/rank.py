@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, constant, intrinsic, memory_type, variable
+from rlx_cpu.native.llvm.build import I64, Variable, constant, intrinsic, memory_type
 from rlx_cpu.native.llvm.simd import counting, index
 from rlx_cpu.native.systems.elimination import Elimination
 
@@ -28,33 +28,33 @@ def numerical_rank(matrix: Elimination) -> ir.LlvmValue:
         Golub & Van Loan, "Matrix Computations", 4th edition, section 8.6.3.
     """
     b, rows = matrix.b, matrix.rows
-    n, size, element = rows.n, rows.dtype.itemsize, memory_type(rows.dtype)
+    n, element = rows.n, memory_type(rows.dtype)
     zero = constant(element, 0.0)
-    largest, count = variable(b, element), variable(b, I64)
+    largest, count = Variable.new(b, element), Variable.new(b, I64)
 
     def raise_largest(x: ir.LlvmValue) -> None:
-        so_far = b.load(largest, typ=element, align=size)
-        b.store(b.select(b.fcmp_ordered(">", x, so_far), x, so_far), largest, align=size)
+        so_far = largest.value(b)
+        largest.set(b, b.select(b.fcmp_ordered(">", x, so_far), x, so_far))
 
-    b.store(zero, largest, align=size)
-    b.store(index(0), count, align=8)
+    largest.set(b, zero)
+    count.set(b, index(0))
     with counting(b, 0, n) as i, counting(b, 0, n) as j:
         raise_largest(b.fabs(matrix.load(matrix.at(i, j))))
-    scale = b.load(largest, typ=element, align=size)
+    scale = largest.value(b)
     with b.if_then(b.fcmp_ordered(">", scale, zero)):
         with counting(b, 0, n) as i, counting(b, 0, n) as j:  # no square overflows then
             matrix.store(b.fdiv(matrix.load(matrix.at(i, j)), scale), matrix.at(i, j))
         with counting(b, 0, SWEEPS), counting(b, 0, n) as p, counting(b, b.add(p, index(1)), index(n)) as q:
             _rotate(matrix, p, q)
-        b.store(zero, largest, align=size)
+        largest.set(b, zero)
         with counting(b, 0, n) as i:
             raise_largest(_dot(matrix, i, i))
         # The squares are compared: the limit is squared too.
         share = (n * float(np.finfo(rows.dtype.numpy).eps)) ** 2
-        limit = b.fmul(b.load(largest, typ=element, align=size), constant(element, share))
+        limit = b.fmul(largest.value(b), constant(element, share))
         with counting(b, 0, n) as i, b.if_then(b.fcmp_ordered(">", _dot(matrix, i, i), limit)):
-            b.store(b.add(b.load(count, typ=I64, align=8), index(1)), count, align=8)
-    return b.load(count, typ=I64, align=8)
+            count.set(b, b.add(count.value(b), index(1)))
+    return count.value(b)
 
 
 def _rotate(matrix: Elimination, p: ir.LlvmValue, q: ir.LlvmValue) -> None:
@@ -78,10 +78,8 @@ def _rotate(matrix: Elimination, p: ir.LlvmValue, q: ir.LlvmValue) -> None:
 def _dot(matrix: Elimination, p: ir.LlvmValue, q: ir.LlvmValue) -> ir.LlvmValue:
     """The inner product of two rows."""
     b, rows = matrix.b, matrix.rows
-    size, element = rows.dtype.itemsize, memory_type(rows.dtype)
-    total = variable(b, element)
-    b.store(constant(element, 0.0), total, align=size)
+    total = Variable.of(b, constant(memory_type(rows.dtype), 0.0))
     with counting(b, 0, rows.n) as j:
         product = b.fmul(matrix.load(matrix.at(p, j)), matrix.load(matrix.at(q, j)))
-        b.store(b.fadd(b.load(total, typ=element, align=size), product), total, align=size)
-    return b.load(total, typ=element, align=size)
+        total.set(b, b.fadd(total.value(b), product))
+    return total.value(b)

@@ -41,12 +41,11 @@ def emit_solve(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
     matrix, sides = (v.type for v in node.present())
     systems = LinearSystems.of(matrix, sides)
     rows, size = SystemRows.of(isa, systems.dtype, systems.n, systems.k), systems.dtype.itemsize
-    function = ir.Function(module, KERNEL, name)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = ir.new_function(module, KERNEL, name)
     if not systems.stack * systems.n * systems.k:
         b.ret_void()
         return Emitted(name, uses_threads=False)
-    buffers, part, parts, thread = function.args
+    buffers, part, parts, thread = b.function.args
     a, right, x, scratch = (pointer_at(b, buffers, position) for position in range(4))
     start = offset(b, scratch, (thread, aligned(rows.nbytes)))
     with counting(b, *share(b, systems.stack, part, parts)) as s:

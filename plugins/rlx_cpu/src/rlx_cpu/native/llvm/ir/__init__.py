@@ -7,7 +7,7 @@ change after their creation: a phi gets its edges, and stack memory may be given
 
 from __future__ import annotations
 
-from rlx_cpu.native.llvm.ir.assembler import IRBuilder
+from rlx_cpu.native.llvm.ir.assembler import IRBuilder, new_function
 from rlx_cpu.native.llvm.ir.functions import Block, Function, Module
 from rlx_cpu.native.llvm.ir.types import (
     ArrayType,
@@ -44,4 +44,5 @@ __all__ = [
     "Undefined",
     "VectorType",
     "VoidType",
+    "new_function",
 ]

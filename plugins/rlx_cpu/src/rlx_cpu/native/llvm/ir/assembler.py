@@ -7,12 +7,12 @@ from typing import Final
 
 from rlx_core.ir.dtypes import DType, bool_, f32, f64
 from rlx_cpu.native.llvm.ir.builder import Instructions
-from rlx_cpu.native.llvm.ir.functions import Function, declare
+from rlx_cpu.native.llvm.ir.functions import Function, Module, declare
 from rlx_cpu.native.llvm.ir.numbers import constant, dtype_of, element_of, in_lanes, integer_like, suffix, width
 from rlx_cpu.native.llvm.ir.types import BIT, DoubleType, FloatType, FunctionType, IntType, Type, VectorType
 from rlx_cpu.native.llvm.ir.values import LlvmConstant, LlvmValue, Undefined
 
-__all__ = ["SCALEF_LANES", "IRBuilder", "intrinsic"]
+__all__ = ["SCALEF_LANES", "IRBuilder", "intrinsic", "new_function"]
 
 I32: Final = IntType(32)
 DOUBLE: Final = DoubleType()
@@ -26,6 +26,14 @@ def intrinsic(b: Instructions, name: str, *arguments: LlvmValue) -> LlvmValue:
     type = arguments[0].type
     function = declare(b.module, f"{name}.{suffix(type)}", type, [a.type for a in arguments])
     return b.call(function, arguments)
+
+
+def new_function(module: Module, signature: FunctionType, name: str, *, is_internal: bool = False) -> IRBuilder:
+    """Return a builder at the entry of a new function, which only its module calls if it `is_internal`."""
+    function = Function(module, signature, name)
+    if is_internal:
+        function.linkage = "internal"
+    return IRBuilder(function.append_basic_block("entry"))
 
 
 class IRBuilder(Instructions):
@@ -174,13 +182,11 @@ class IRBuilder(Instructions):
         self, name: str, make: Callable[..., LlvmValue], types: Sequence[Type], is_inline: bool
     ) -> Function:
         """The module's own copy of a function."""
-        function = Function(self.module, FunctionType(types[0], types), name)
-        function.linkage = "internal"
+        inside = new_function(self.module, FunctionType(types[0], types), name, is_internal=True)
         if is_inline:
-            function.attributes.add("alwaysinline")
-        inside = IRBuilder(function.append_basic_block("entry"))
-        inside.ret(make(inside, *function.args))
-        return function
+            inside.function.attributes.add("alwaysinline")
+        inside.ret(make(inside, *inside.function.args))
+        return inside.function
 
 
 def _element(dtype: DType) -> Type:
