@@ -18,12 +18,12 @@ from rlx_core.ir.dtypes import COMPLEXES, INEXACT, c64, c128, f32, f64, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
+from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.conversion import cast, conjugate, real
 from rlx_core.ops.kinds import elementwise_batch
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import all_batched, expand, sum_to
+from rlx_core.ops.structural import expand, sum_to
 
 
 class PartOfComplex(Op):
@@ -178,7 +178,7 @@ class ComplexNormSq(PartOfComplex):
         return np.square(np.real(z)) + np.square(np.imag(z))
 
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
-        return (complex_norm_sq_backward(z, g),)
+        return (z * cast(g, to=z.dtype),)
 
     def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
         return ZERO if isinstance(t[0], Zero) else 2 * real(conjugate(z) * t[0])
@@ -187,31 +187,4 @@ class ComplexNormSq(PartOfComplex):
 complex_norm_sq = op_function(ComplexNormSq)
 
 
-@define_op
-class ComplexNormSqBackward(Op):
-    """The cotangent of `ComplexNormSq`: g · z, with g real."""
-
-    category: ClassVar = "elementwise"
-
-    def infer(self, z: TensorType, g: TensorType) -> TensorType:
-        expect_dtype("z", z, COMPLEXES, "complex")
-        expect_dtype("g", g, (z.dtype.component,))
-        expect_shape("g", g, z.shape)
-        return z
-
-    def decompose(self, z: Value, g: Value) -> Value:
-        return z * cast(g, to=z.dtype)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(*all_batched(size, x, is_batched))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("c64[3, 4]", "f32[3, 4]")
-        yield Sample("c128[]", "f64[]")
-        yield Rejected("c64[3]", "f64[3]", error=DtypeError, says="must be one of f32")
-
-
-complex_norm_sq_backward = op_function(ComplexNormSqBackward)
-
-OPS = (ComplexAbs, Angle, Imag, MakeComplex, ComplexNormSq, ComplexNormSqBackward)
+OPS = (ComplexAbs, Angle, Imag, MakeComplex, ComplexNormSq)

@@ -13,7 +13,7 @@ from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ops.convolution.ways import fitted
 from rlx_core.ops.pooling.pool import PoolOp, pool_samples, surrounded
-from rlx_core.ops.pooling.positions import Extreme, extreme_of_nothing, max_pool_backward, pool_positions, taken
+from rlx_core.ops.pooling.positions import Extreme, added_at, extreme_of_nothing, pool_positions, taken
 from rlx_core.ops.reduction import max_axes, min_axes
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import as_axes
@@ -39,7 +39,7 @@ class ExtremePool(PoolOp):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:
             return (ZERO,)
-        return (max_pool_backward(self._positions(x), g, sizes=x.shape[2:], **self.attributes()),)
+        return (added_at(g, self._positions(x), x.shape[2:], self.geometry(self.kernel)),)
 
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
         if isinstance(t[0], Zero) or not x.dtype.is_differentiable:

@@ -17,7 +17,7 @@ from rlx_core.ir.graph import Graph, Node, Value, as_results
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import normalize_axes, normalize_axis
-from rlx_core.ops.batch_norm_backward import ChannelOp
+from rlx_core.ops.batch_norm import ChannelOp
 from rlx_core.ops.convolution import channels_last
 from rlx_core.ops.convolution.conv import Conv, ConvBackwardInput, ConvBackwardWeight, Convolution
 from rlx_core.ops.convolution.folded import FoldedMatMul
