@@ -98,7 +98,6 @@ OTHERS = (
     counting.AllTrue,
     normalization_backward.LayerNormBackwardGamma,
     normalization_backward.RmsNormBackwardGamma,
-    normalization_backward.RmsNormBackwardBeta,
     fused.FusedSwiGLU,
     *complex.OPS,
     conversion.Real,

@@ -61,7 +61,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "normalization": "layer_norm rms_norm group_norm layer_norm2d",
     "normalization_backward": (
         "layer_norm_backward_input layer_norm_backward_gamma rms_norm_backward_input rms_norm_backward_gamma "
-        "rms_norm_backward_beta group_norm_backward_input group_norm_backward_gamma group_norm_backward_beta"
+        "group_norm_backward_input"
     ),
     "pairs.pairs": "view_as_real view_as_complex",
     "piecewise": "floor ceil trunc selu relu6 hard_tanh hard_sigmoid hard_swish round leaky_relu elu celu",

@@ -21,14 +21,11 @@ from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.normalization_backward import (
     group_axes,
-    group_norm_backward_beta,
-    group_norm_backward_gamma,
     group_norm_backward_input,
     group_shape,
     inverse_rms,
     layer_norm_backward_gamma,
     layer_norm_backward_input,
-    rms_norm_backward_beta,
     rms_norm_backward_gamma,
     rms_norm_backward_input,
 )
@@ -42,6 +39,7 @@ from rlx_core.ops.statistics import (
     expect_affine,
     operands_of,
     standardize,
+    sum_to_axes,
     wide,
 )
 from rlx_core.ops.validators import number, whole
@@ -124,7 +122,7 @@ class LayerNorm(AxesNorm):
         x, weight, bias = operands_of(operands, 3)
         dx = layer_norm_backward_input(x, g, weight, axes=self.axes, eps=self.eps)
         dgamma = None if weight is None else layer_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
-        dbeta = None if bias is None else rms_norm_backward_beta(g, axes=self.axes)
+        dbeta = None if bias is None else sum_to_axes(wide(g), normalize_axes(self.axes, g.ndim))
         return affine_cotangents(operands, dx, dgamma, dbeta)
 
     def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
@@ -175,7 +173,7 @@ class RmsNorm(AxesNorm):
         x, weight, bias = operands_of(operands, 3)
         dx = rms_norm_backward_input(x, g, weight, axes=self.axes, eps=self.eps)
         dgamma = None if weight is None else rms_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
-        dbeta = None if bias is None else rms_norm_backward_beta(g, axes=self.axes)
+        dbeta = None if bias is None else sum_to_axes(wide(g), normalize_axes(self.axes, g.ndim))
         return affine_cotangents(operands, dx, dgamma, dbeta)
 
     def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
@@ -221,14 +219,18 @@ class GroupNorm(ChannelNorm):
         return x.shape[1:2]
 
     def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
+        return as_dtype(affine(self._standardized(x), weight, bias, (1,)), x.dtype)
+
+    def _standardized(self, x: Value) -> Value:
+        """Return x̂, wide."""
         x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)
-        return as_dtype(affine(reshaped(x_hat, x.shape), weight, bias, (1,)), x.dtype)
+        return reshaped(x_hat, x.shape)
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
         x, weight, bias = operands_of(operands, 3)
         dx = group_norm_backward_input(x, g, weight, groups=self.groups, eps=self.eps)
-        dgamma = None if weight is None else group_norm_backward_gamma(x, g, groups=self.groups, eps=self.eps)
-        dbeta = None if bias is None else group_norm_backward_beta(g)
+        dgamma = None if weight is None else sum_to_axes(wide(g) * self._standardized(x), (1,))
+        dbeta = None if bias is None else sum_to_axes(wide(g), (1,))
         return affine_cotangents(operands, dx, dgamma, dbeta)
 
     def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
