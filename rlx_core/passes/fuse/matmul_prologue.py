@@ -23,9 +23,9 @@ from rlx_core.ops.fused_loop import ABSENT, FusedLoop, LoopStep
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Reshape
-from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
+from rlx_core.passes.engine.base import Context, Miss, Result, define_pass, field
 from rlx_core.passes.engine.bound_values import EXPANSION, bound_nodes
-from rlx_core.passes.engine.fusion import Judge, claims
+from rlx_core.passes.engine.fusion import FusionPass, Judge
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 
 __all__ = ["FuseMatMulPrologue", "load_of"]
@@ -40,31 +40,24 @@ SOURCES_LIMIT = 12
 
 
 @define_pass("fuse-matmul-prologue")
-class FuseMatMulPrologue(Pass):
+class FuseMatMulPrologue(FusionPass):
     """Compute a bound weight from narrower parameters where its product reads it, if the target's kernel takes the computation.
 
     Attributes:
         weights: `packed` keeps narrow weights; `expanded` computes wide ones once, when parameters are bound.
     """
 
-    is_fusion: ClassVar[bool] = True
-    requires: ClassVar = frozenset({LOWERED})
+    makes: ClassVar = (FusedMatMulPrologue,)
 
     weights: Literal["packed", "expanded"] = field(default="packed", validator=in_(("packed", "expanded")))
 
-    def run(self, graph: Graph, context: Context) -> Result:
-        if self.weights == "expanded" or not claims(context, (FusedMatMulPrologue,)):
-            return Result.unchanged(graph)
-        return each_graph(graph, lambda g: self.fuse(g, context))
-
     def fuse(self, graph: Graph, context: Context) -> Result:
         products = [n for n in graph.nodes if has_computed_weight(n)]
-        if not products:
+        if self.weights == "expanded" or not products:
             return Result.unchanged(graph)
         grouping, misses, judge, bound = Grouping(graph), list[Miss](), Judge(context), bound_nodes(graph)
         for node in products:
-            x, w = node.operands
-            assert x is not None and w is not None, "a product has two operands"  # noqa: PT018
+            x, w = node.present()
             # A computation that is not bound is done once a run, so that two products would do it twice.
             is_shared = len(graph.uses[w]) > 1 and w.node not in bound
             if is_shared or not is_read_by_products(graph, w):
@@ -78,16 +71,14 @@ class FuseMatMulPrologue(Pass):
                 misses.append(Miss(f"{self.name.partition('.')[2]}/{RULE}", node.label, refusal.reason, refusal.kind))
             else:
                 grouping.add(Group((node,), (x, *sources), node.results, op, RULE))
-        result = regroup(grouping, self.name)
-        return Result(result.graph, result.values, result.counts, misses)
+        return regroup(grouping, self.name, misses)
 
 
 def has_computed_weight(node: Node) -> bool:
     """Return whether a node is a product whose right operand is a matrix of known size, not empty, that the program computes."""
     if not isinstance(node.op, MatMul) or node.op.acc_dtype is not None:
         return False
-    weight = node.operands[1]
-    assert weight is not None, "a product has two operands"
+    _, weight = node.present()
     return weight.ndim == 2 and weight.type.is_static and weight.type.static_nbytes > 0 and not weight.node.is_leaf
 
 
