@@ -17,7 +17,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.activation import rsqrt
-from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.conversion import as_dtype, per_element
 from rlx_core.ops.creation import size_scalar, tangent_or_zeros
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import affine_prepare, along, expect_affine, mean_over, sum_to_axes, wide
@@ -67,6 +67,7 @@ class BatchNormInference(ChannelOp):
 
     axis: int = 1
     eps: float = field(default=1e-5, validator=number(0))
+    cost = per_element(4)
 
     def infer(
         self, x: TensorType, weight: TensorType, bias: TensorType, mean: TensorType, var: TensorType
@@ -108,9 +109,6 @@ class BatchNormInference(ChannelOp):
         back = tuple(to_front.index(i) for i in range(data.ndim))
         return transpose(reshape(y, moved.shape), back)
 
-    def cost(self, x: TensorType, *vectors: TensorType) -> Dim:
-        return 4 * x.size
-
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         for d in ("f32", "f64", "f16", "bf16"):
@@ -150,6 +148,7 @@ class BatchNorm(ChannelOp):
     axis: int = 1
     eps: float = field(default=1e-5, validator=number(0))
     momentum: float = field(default=0.1, validator=number(0))
+    cost = per_element(8)
 
     def infer(
         self, x: TensorType, weight: TensorType, bias: TensorType, running_mean: TensorType, running_var: TensorType
@@ -212,9 +211,6 @@ class BatchNorm(ChannelOp):
             as_dtype(d_running_mean * (1 - self.momentum), running_mean.dtype),
             as_dtype(d_running_var * (1 - self.momentum), running_var.dtype),
         )
-
-    def cost(self, x: TensorType, *vectors: TensorType) -> Dim:
-        return 8 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -7,13 +7,12 @@ wherever a real value is converted to a complex one or vice versa.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from rlx_core.errors import DtypeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, INEXACT, c64, c128, f32, f64, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
@@ -30,13 +29,11 @@ class PartOfComplex(Op):
     """Base of the ops from a complex value to a real one."""
 
     category: ClassVar = "elementwise"
+    batch = elementwise_batch
 
     def infer(self, z: TensorType) -> TensorType:
         expect_dtype("z", z, COMPLEXES, "complex")
         return z.with_dtype(z.dtype.component)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return elementwise_batch(self, size, x, is_batched)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -124,6 +121,7 @@ class MakeComplex(Op):
 
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
+    batch = elementwise_batch
 
     def prepare(self, re: Value, im: Value) -> tuple[Value | None, ...]:
         if re.dtype.is_complex or im.dtype.is_complex:
@@ -153,9 +151,6 @@ class MakeComplex(Op):
             return ZERO
         tangent = make_complex(t_re, t_im)
         return tangent if tangent.shape == y.shape else expand(tangent, y.shape)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return elementwise_batch(self, size, x, is_batched)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

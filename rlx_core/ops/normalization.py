@@ -17,7 +17,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_rank, normalize_axes
-from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.conversion import as_dtype, per_element
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.normalization_backward import (
     group_axes,
@@ -112,6 +112,7 @@ class LayerNorm(AxesNorm):
     """
 
     eps: float = field(default=1e-5, validator=number(0))
+    cost = per_element(8)
 
     def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -124,9 +125,6 @@ class LayerNorm(AxesNorm):
         dgamma = None if weight is None else layer_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
         dbeta = None if bias is None else sum_to_axes(wide(g), normalize_axes(self.axes, g.ndim))
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
-        return 8 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -163,6 +161,7 @@ class RmsNorm(AxesNorm):
     """
 
     eps: float = field(default=1e-6, validator=number(0))
+    cost = per_element(5)
 
     def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -175,9 +174,6 @@ class RmsNorm(AxesNorm):
         dgamma = None if weight is None else rms_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
         dbeta = None if bias is None else sum_to_axes(wide(g), normalize_axes(self.axes, g.ndim))
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
-        return 5 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -213,6 +209,7 @@ class GroupNorm(ChannelNorm):
 
     groups: int = field(validator=whole(1))
     eps: float = field(default=1e-5, validator=number(0))
+    cost = per_element(8)
 
     def affine_shape(self, x: TensorType) -> Shape:
         group_shape(x, self.groups)
@@ -232,9 +229,6 @@ class GroupNorm(ChannelNorm):
         dgamma = None if weight is None else sum_to_axes(wide(g) * self._standardized(x), (1,))
         dbeta = None if bias is None else sum_to_axes(wide(g), (1,))
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
-        return 8 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -22,7 +22,7 @@ from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import adjoint, mat_mul, operand
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.structural import all_batched, expand, reshape, transpose
+from rlx_core.ops.structural import all_batched, expand, joint_batch, reshape, transpose
 
 SOLVABLE = (f32, f64, *COMPLEXES)
 
@@ -135,8 +135,7 @@ class BatchedDenseSolve(SystemSolve):
         a: [..., n, n]    b: [..., n] or [..., n, k]    ->    x: the dims of b
     """
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return self(*all_batched(size, x, is_batched))
+    batch = joint_batch
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -12,14 +12,14 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, DType, i32
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import Shape, TensorType
-from rlx_core.ops.conversion import cast
+from rlx_core.ops.conversion import cast, zero_jvp, zero_vjp
 from rlx_core.ops.convolution.geometry import Geometry
 from rlx_core.ops.convolution.sliding import overlap_add
-from rlx_core.ops.convolution.ways import fitted
+from rlx_core.ops.convolution.ways import fitted, windows_of
 from rlx_core.ops.creation import dim_value, iota, scalar
-from rlx_core.ops.pooling.pool import SpatialPool, pool_samples, windows_of
+from rlx_core.ops.pooling.pool import SpatialPool, pool_samples
 from rlx_core.ops.reduction import max_axes, min_axes
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
@@ -54,6 +54,8 @@ class PoolPositions(SpatialPool):
 
     kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
     extreme: Extreme = field(default="max", kw_only=True)
+    vjp = zero_vjp
+    jvp = zero_jvp
 
     def infer(self, x: TensorType) -> TensorType:
         counts = self.inner(self.windows(x)).counts(x.shape[2:])
@@ -76,12 +78,6 @@ class PoolPositions(SpatialPool):
         is_match = is_best if inside is None else is_best & inside
         number = expand(cell_numbers(geometry), read.shape)
         return min_axes(where(is_match, number, scalar(geometry.cells, i32)), axes=axes)
-
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero, ...]:
-        return (ZERO,)
-
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Zero:
-        return ZERO
 
     def cost(self, x: TensorType) -> Dim:
         return 4 * self.infer(x).size * self.geometry(self.kernel).cells
