@@ -55,16 +55,6 @@ class LoraMatMul(Op):
         update = mat_mul(mat_mul(data, wide(a)), wide(b))
         return as_dtype(mat_mul(data, wide(w)) + update * self.scale, x.dtype)
 
-    def vjp(self, g: Value, x: Value, w: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
-        rows, g_rows = wide(merge_leading(x)), wide(merge_leading(g))
-        # dx and da share the cotangent of x·a; no tensor of size [k, n] is created except dw.
-        g_low = mat_mul(g_rows, adjoint(wide(b))) * self.scale
-        dx = mat_mul(g_rows, adjoint(wide(w))) + mat_mul(g_low, adjoint(wide(a)))
-        dw, da = mat_mul(adjoint(rows), g_rows), mat_mul(adjoint(rows), g_low)
-        db = mat_mul(adjoint(mat_mul(rows, wide(a))), g_rows) * self.scale
-        cotangents = (reshape(dx, x.shape), dw, da, db)
-        return tuple(as_dtype(d, v.dtype) for d, v in zip(cotangents, (x, w, a, b), strict=True))
-
     def cost(self, x: TensorType, w: TensorType, a: TensorType, b: TensorType) -> Dim:
         k, n, r = w.shape[0], w.shape[1], a.shape[1]
         return 2 * product(x.shape[:-1]) * (k * n + r * (k + n))

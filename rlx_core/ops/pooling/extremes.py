@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from attrs import field
-
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
@@ -16,7 +14,6 @@ from rlx_core.ops.pooling.pool import PoolOp, pool_samples, surrounded
 from rlx_core.ops.pooling.positions import Extreme, added_at, extreme_of_nothing, pool_positions, taken
 from rlx_core.ops.reduction import max_axes, min_axes
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.structural import as_axes
 
 
 class ExtremePool(PoolOp):
@@ -65,7 +62,6 @@ class MaxPool(ExtremePool):
     """
 
     extreme: ClassVar[Extreme] = "max"
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
 
 
 @define_op
@@ -81,7 +77,6 @@ class MinPool(ExtremePool):
     """
 
     extreme: ClassVar[Extreme] = "min"
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
 
 
 max_pool, min_pool = op_function(MaxPool), op_function(MinPool)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from attrs import field
+
 from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
@@ -16,18 +18,20 @@ from rlx_core.ops.convolution.ways import merged, parted, windows_of
 from rlx_core.ops.creation import scalar
 from rlx_core.ops.movement import pad
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.structural import all_batched
+from rlx_core.ops.structural import all_batched, as_axes
+from rlx_core.system.records import frozen
 
 __all__ = ["REAL", "PoolOp", "SpatialPool", "pool_samples", "surrounded"]
 
 REAL = (*INTEGERS, *FLOATS)
 
 
+@frozen(slots=False)
 class SpatialPool(Windowed):
     """An op on the windows of `[n, c, l..]`, independent for each example and channel."""
 
     category: ClassVar[Category] = "reduction"
-    kernel: tuple[int, ...]
+    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
 
     def windows(self, x: TensorType) -> Geometry:
         """Return the windows of an operand with one to three spatial axes.

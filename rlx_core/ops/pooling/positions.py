@@ -23,7 +23,7 @@ from rlx_core.ops.pooling.pool import SpatialPool, pool_samples
 from rlx_core.ops.reduction import max_axes, min_axes
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import as_axes, expand, reshape, sum_axes
+from rlx_core.ops.structural import expand, reshape, sum_axes
 
 Extreme = Literal["max", "min"]
 
@@ -52,7 +52,6 @@ class PoolPositions(SpatialPool):
         extreme: "max" or "min".
     """
 
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
     extreme: Extreme = field(default="max", kw_only=True)
     vjp = zero_vjp
     jvp = zero_jvp
