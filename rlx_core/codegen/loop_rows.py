@@ -96,8 +96,6 @@ OTHERS = (
     counting.CountNonzero,
     counting.AnyTrue,
     counting.AllTrue,
-    normalization_backward.LayerNormBackwardGamma,
-    normalization_backward.RmsNormBackwardGamma,
     fused.FusedSwiGLU,
     *complex.OPS,
     conversion.Real,

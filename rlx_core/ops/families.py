@@ -59,10 +59,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "loss": "softmax_cross_entropy_with_logits softmax_cross_entropy_backward",
     "movement": "narrow concat pad flip",
     "normalization": "layer_norm rms_norm group_norm layer_norm2d",
-    "normalization_backward": (
-        "layer_norm_backward_input layer_norm_backward_gamma rms_norm_backward_input rms_norm_backward_gamma "
-        "group_norm_backward_input"
-    ),
+    "normalization_backward": "layer_norm_backward_input rms_norm_backward_input group_norm_backward_input",
     "pairs.pairs": "view_as_real view_as_complex",
     "piecewise": "floor ceil trunc selu relu6 hard_tanh hard_sigmoid hard_swish round leaky_relu elu celu",
     "pooling.extremes": "max_pool min_pool",

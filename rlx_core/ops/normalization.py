@@ -24,9 +24,7 @@ from rlx_core.ops.normalization_backward import (
     group_norm_backward_input,
     group_shape,
     inverse_rms,
-    layer_norm_backward_gamma,
     layer_norm_backward_input,
-    rms_norm_backward_gamma,
     rms_norm_backward_input,
 )
 from rlx_core.ops.samples import Rejected, Sample
@@ -121,9 +119,10 @@ class LayerNorm(AxesNorm):
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
         x, weight, bias = operands_of(operands, 3)
+        axes = normalize_axes(self.axes, x.ndim)
         dx = layer_norm_backward_input(x, g, weight, axes=self.axes, eps=self.eps)
-        dgamma = None if weight is None else layer_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
-        dbeta = None if bias is None else sum_to_axes(wide(g), normalize_axes(self.axes, g.ndim))
+        dgamma = None if weight is None else sum_to_axes(wide(g) * standardize(wide(x), axes, self.eps)[0], axes)
+        dbeta = None if bias is None else sum_to_axes(wide(g), axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
 
     @classmethod
@@ -170,9 +169,11 @@ class RmsNorm(AxesNorm):
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
         x, weight, bias = operands_of(operands, 3)
+        axes, data = normalize_axes(self.axes, x.ndim), wide(x)
         dx = rms_norm_backward_input(x, g, weight, axes=self.axes, eps=self.eps)
-        dgamma = None if weight is None else rms_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
-        dbeta = None if bias is None else sum_to_axes(wide(g), normalize_axes(self.axes, g.ndim))
+        inverse = inverse_rms(data, axes, self.eps)
+        dgamma = None if weight is None else sum_to_axes(wide(g) * data * inverse, axes)
+        dbeta = None if bias is None else sum_to_axes(wide(g), axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
 
     @classmethod

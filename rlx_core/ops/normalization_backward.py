@@ -1,8 +1,7 @@
-"""The cotangents of normalisations as ops, so that a backend may have one kernel for each.
+"""The cotangents of normalisations' data as ops, so that a backend may have one kernel for each.
 
 They decompose into the closed forms, so they have derivatives to any order. `<·>` is the mean over the normalised axes, `x̂ =
-(x - μ)·r`, `r = 1/sqrt(var + eps)`. Cotangents of affine operands are returned in the accumulation dtype: they are sums over
-many rows, and the rule that uses them casts.
+(x - μ)·r`, `r = 1/sqrt(var + eps)`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import ClassVar
 
 from attrs import field
 
-from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.errors import ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import exact_quotient, require
 from rlx_core.ir.graph import Value
@@ -30,7 +29,6 @@ from rlx_core.ops.statistics import (
     expect_affine,
     mean_over,
     standardize,
-    sum_to_axes,
     wide,
 )
 from rlx_core.system.records import frozen
@@ -75,19 +73,6 @@ class AxesInputGradient(InputGradient):
         return dims_at(x, self.axes)
 
 
-@frozen(slots=False)
-class GammaGradient(Op):
-    """The cotangent of a norm's weight along `axes`: a sum over rows, in the dtype in which they are summed."""
-
-    category: ClassVar = "boundary"
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
-
-    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
-        expect_affine(x, ())
-        expect_shape("dy", dy, x.shape)
-        return TensorType(x.dtype.accumulator, dims_at(x, self.axes))
-
-
 @define_op
 class LayerNormBackwardInput(AxesInputGradient):
     """The cotangent of x in `LayerNorm`: `r·(γ·dy - <γ·dy> - x̂·<γ·dy·x̂>)`."""
@@ -109,28 +94,6 @@ class LayerNormBackwardInput(AxesInputGradient):
 
 
 layer_norm_backward_input = op_function(LayerNormBackwardInput)
-
-
-@define_op
-class LayerNormBackwardGamma(GammaGradient):
-    """The cotangent of weight in `LayerNorm`: `Σ dy·x̂` over all other axes."""
-
-    eps: float = 1e-5
-
-    def decompose(self, x: Value, dy: Value) -> Value:
-        axes = normalize_axes(self.axes, x.ndim)
-        x_hat, _ = standardize(wide(x), axes, self.eps)
-        return sum_to_axes(wide(dy) * x_hat, axes)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[3, 8]", "f32[3, 8]")
-        yield Sample("f64[2, 3, 5]", "f64[2, 3, 5]", axes=(0, 2), eps=0.1)
-        yield Sample("bf16[3, 8]", "bf16[3, 8]")
-        yield Rejected("f32[3, 8]", "f32[8]", error=ShapeError, says="dy must be [3, 8]")
-
-
-layer_norm_backward_gamma = op_function(LayerNormBackwardGamma)
 
 
 def inverse_rms(x: Value, axes: tuple[int, ...], eps: float) -> Value:
@@ -163,27 +126,6 @@ rms_norm_backward_input = op_function(RmsNormBackwardInput)
 
 
 @define_op
-class RmsNormBackwardGamma(GammaGradient):
-    """The cotangent of weight in `RmsNorm`: `Σ dy·x·r` over all other axes."""
-
-    eps: float = 1e-6
-
-    def decompose(self, x: Value, dy: Value) -> Value:
-        axes = normalize_axes(self.axes, x.ndim)
-        data = wide(x)
-        return sum_to_axes(wide(dy) * data * inverse_rms(data, axes, self.eps), axes)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[3, 8]", "f32[3, 8]")
-        yield Sample("f64[2, 3, 5]", "f64[2, 3, 5]", axes=(1,), eps=0.5)
-        yield Rejected("i32[3, 8]", "i32[3, 8]", error=DtypeError, says="float")
-
-
-rms_norm_backward_gamma = op_function(RmsNormBackwardGamma)
-
-
-@define_op
 class GroupNormBackwardInput(InputGradient):
     """The cotangent of x in `GroupNorm`: `LayerNorm`'s, with `γ·dy` in place of dy, over each group."""
 
@@ -213,10 +155,4 @@ class GroupNormBackwardInput(InputGradient):
 group_norm_backward_input = op_function(GroupNormBackwardInput)
 
 
-OPS = (
-    LayerNormBackwardInput,
-    LayerNormBackwardGamma,
-    RmsNormBackwardInput,
-    RmsNormBackwardGamma,
-    GroupNormBackwardInput,
-)
+OPS = (LayerNormBackwardInput, RmsNormBackwardInput, GroupNormBackwardInput)
