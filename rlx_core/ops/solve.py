@@ -6,6 +6,7 @@ matrix gives NaN, as in compiled code, because a reference that raises would mak
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -67,7 +68,7 @@ class SystemSolve(Op):
         except np.linalg.LinAlgError:
             x = np.full_like(columns, np.nan)
             for index in np.ndindex(a.shape[:-2]):
-                if np.linalg.matrix_rank(a[index]) == a.shape[-1]:
+                with contextlib.suppress(np.linalg.LinAlgError):
                     x[index] = np.linalg.solve(a[index], columns[index])
         return x.reshape(b.shape)
 
