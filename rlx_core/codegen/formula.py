@@ -297,9 +297,7 @@ class _Walk:
         return term if self.terms[term].dtype is to else self.add(Apply(to, Cast(to), (term,)))
 
     def _gather(self, node: Node, op: Gather, place: Place) -> Steps:
-        table, indices = node.operands
-        assert table is not None, "Gather has a table"
-        assert indices is not None, "Gather has indices"
+        table, indices = node.present()
         if op.oob == "fill":
             raise NoFormula("no fill")
         axis, batch = normalize_axis(op.axis, table.ndim), op.batch_dims

@@ -14,6 +14,7 @@ import numpy as np
 
 from rlx_core.codegen.scalars import arithmetic
 from rlx_core.codegen.scalars.assembler import Assembler, V
+from rlx_core.codegen.scalars.numpy_assembler import register
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, bool_
 from rlx_core.ir.op import Op
@@ -182,13 +183,9 @@ class ScanProblem:
         carry = tuple(b.number(accumulator, number, like) for number in self.rule.start(accumulator, self.is_exclusive))
         for order in range(self.n):
             place = self.n - 1 - order if self.is_reversed else order
-            x = tuple(_register(line[:, place].astype(accumulator.numpy)) for line in lines)
+            x = tuple(register(line[:, place].astype(accumulator.numpy)) for line in lines)
             is_first = partial(b.number, bool_, order == 0, like)
             before, carry = carry, self.rule.step(b, table, accumulator, carry, x, is_first)
             shown = self.rule.show(b, table, accumulator, before if self.is_exclusive else carry)
             result[:, place] = shown.view(accumulator.numpy)
         return result
-
-
-def _register(x: np.ndarray) -> np.ndarray:
-    return x.view(f"i{x.itemsize}") if x.dtype.kind == "u" else x

@@ -1,12 +1,12 @@
 """Batch normalisation: with given statistics (inference), and with the statistics of the batch (training).
 
-Both forms have explicit cotangents; those of the inference form are ops.
+Every operand but x has the channel axis alone; its cotangent is a sum over all other axes, in the accumulation dtype.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import evolve, field
 
@@ -16,21 +16,45 @@ from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, normalize_axis
-from rlx_core.ops.batch_norm_backward import (
-    POSITIVE,
-    ChannelOp,
-    batch_norm_inference_backward_beta,
-    batch_norm_inference_backward_gamma,
-    batch_norm_inference_backward_mean,
-    batch_norm_inference_backward_var,
-    batch_norm_inference_backward_x,
-)
-from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.activation import rsqrt
+from rlx_core.ops.conversion import as_dtype, per_element
 from rlx_core.ops.creation import size_scalar, tangent_or_zeros
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.statistics import affine_prepare, mean_over, sum_to_axes, wide
+from rlx_core.ops.statistics import affine_prepare, along, expect_affine, mean_over, sum_to_axes, wide
 from rlx_core.ops.structural import expand, reshape, transpose
 from rlx_core.ops.validators import number
+
+POSITIVE = (0.5, 2.0)
+
+
+class ChannelOp(Op):
+    """Base of both ops: a channel axis, and operands along it."""
+
+    category: ClassVar = "boundary"
+    axis: int
+    eps: float
+
+    def prepare(self, x: Value, *vectors: Value) -> tuple[Value | None, ...]:
+        return affine_prepare(x, *vectors)
+
+    def channel(self, x: Value | TensorType) -> int:
+        """Return the channel axis, counted from the front."""
+        return normalize_axis(self.axis, x.rank if isinstance(x, TensorType) else x.ndim)
+
+    def placed(self, x: Value, *vectors: Value) -> list[Value]:
+        """Return vectors over the channels, wide, in a shape that broadcasts against x."""
+        return [along(v, x.ndim, (self.channel(x),)) for v in vectors]
+
+    def inverse_std(self, var: Value) -> Value:
+        return rsqrt(var + self.eps)
+
+    def expect(self, x: TensorType, **vectors: TensorType) -> None:
+        """Require float data, and vectors over its channels."""
+        expect_affine(x, (x.shape[self.channel(x)],), **vectors)
+
+    def vector(self, x: TensorType) -> TensorType:
+        """Return the type of a statistic of the channels: wide, because it is a sum over all other axes."""
+        return TensorType(x.dtype.accumulator, (x.shape[self.channel(x)],))
 
 
 @define_op
@@ -43,9 +67,7 @@ class BatchNormInference(ChannelOp):
 
     axis: int = 1
     eps: float = field(default=1e-5, validator=number(0))
-
-    def prepare(self, x: Value, *vectors: Value) -> tuple[Value | None, ...]:
-        return affine_prepare(x, *vectors)
+    cost = per_element(4)
 
     def infer(
         self, x: TensorType, weight: TensorType, bias: TensorType, mean: TensorType, var: TensorType
@@ -60,13 +82,16 @@ class BatchNormInference(ChannelOp):
     def vjp(
         self, g: Value, x: Value, weight: Value, bias: Value, mean: Value, var: Value, *, y: Value
     ) -> tuple[Value, ...]:
-        settings = self.attributes()
+        dy, channel, r = wide(g), self.channel(x), self.inverse_std(wide(var))
+        w, m, v = self.placed(x, weight, mean, var)
+        dbeta, along_x = sum_to_axes(dy, (channel,)), sum_to_axes(dy * (wide(x) - m), (channel,))
+        slope = wide(weight) * r
         return (
-            batch_norm_inference_backward_x(g, weight, var, **settings),
-            as_dtype(batch_norm_inference_backward_gamma(x, g, mean, var, **settings), weight.dtype),
-            as_dtype(batch_norm_inference_backward_beta(g, **settings), bias.dtype),
-            as_dtype(batch_norm_inference_backward_mean(g, weight, var, **settings), mean.dtype),
-            as_dtype(batch_norm_inference_backward_var(x, g, weight, mean, var, **settings), var.dtype),
+            as_dtype(dy * w * self.inverse_std(v), x.dtype),
+            as_dtype(along_x * r, weight.dtype),
+            as_dtype(dbeta, bias.dtype),
+            as_dtype(-(dbeta * slope), mean.dtype),
+            as_dtype(along_x * slope * (r * r) * -0.5, var.dtype),
         )
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
@@ -83,9 +108,6 @@ class BatchNormInference(ChannelOp):
         y = evolve(self, axis=axis)(merged, *(reshape(v, (channels,)) for v in vectors))
         back = tuple(to_front.index(i) for i in range(data.ndim))
         return transpose(reshape(y, moved.shape), back)
-
-    def cost(self, x: TensorType, *vectors: TensorType) -> Dim:
-        return 4 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -126,9 +148,7 @@ class BatchNorm(ChannelOp):
     axis: int = 1
     eps: float = field(default=1e-5, validator=number(0))
     momentum: float = field(default=0.1, validator=number(0))
-
-    def prepare(self, x: Value, *vectors: Value) -> tuple[Value | None, ...]:
-        return affine_prepare(x, *vectors)
+    cost = per_element(8)
 
     def infer(
         self, x: TensorType, weight: TensorType, bias: TensorType, running_mean: TensorType, running_var: TensorType
@@ -191,9 +211,6 @@ class BatchNorm(ChannelOp):
             as_dtype(d_running_mean * (1 - self.momentum), running_mean.dtype),
             as_dtype(d_running_var * (1 - self.momentum), running_var.dtype),
         )
-
-    def cost(self, x: TensorType, *vectors: TensorType) -> Dim:
-        return 8 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

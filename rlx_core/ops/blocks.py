@@ -7,7 +7,7 @@ both ops and blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from attrs import field
@@ -94,9 +94,6 @@ class LinearFusedBlock(Block):
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield Sample("f32[3, 4]", "f32[4, 5]", "f32[5]", activation="gelu")
         yield Rejected("f32[3, 4]", "f32[4, 5]", error=WrongInputCountError, says="takes 3 operands")
-
-
-linear_fused = op_function(LinearFusedBlock)
 
 
 @define_block
@@ -237,25 +234,10 @@ class LlamaDecoderBlock(Block):
         m = rms_norm(h, ln2_g, ln2_b, eps=self.eps)
         return h + matmul(silu(matmul(m, gate_w)) * matmul(m, up_w), down_w)
 
-    def direct(
-        self,
-        x: Value,
-        ln1_g: Value,
-        ln1_b: Value,
-        q_w: Value,
-        k_w: Value,
-        v_w: Value,
-        o_w: Value,
-        ln2_g: Value,
-        ln2_b: Value,
-        gate_w: Value,
-        up_w: Value,
-        down_w: Value,
-        cos: Value,
-        sin: Value,
-        mask: Value | None = None,
-    ) -> Value:
-        attended = self._attended(rms_norm(x, ln1_g, ln1_b, eps=self.eps), (q_w, k_w, v_w, o_w), cos, sin, mask)
+    def direct(self, x: Value, ln1_g: Value, ln1_b: Value, *others: Any) -> Value:
+        q_w, k_w, v_w, o_w, ln2_g, ln2_b, gate_w, up_w, down_w, cos, sin, *mask = others
+        n = rms_norm(x, ln1_g, ln1_b, eps=self.eps)
+        attended = self._attended(n, (q_w, k_w, v_w, o_w), cos, sin, *mask)
         m, h = fused_residual_rms_norm(attended, x, ln2_g, ln2_b, eps=self.eps, with_sum=True)
         return h + matmul(fused_swiglu(matmul(m, concat([up_w, gate_w], axis=-1))), down_w)
 
@@ -271,7 +253,7 @@ class LlamaDecoderBlock(Block):
             *llama_types(heads=2, kv=1), num_heads=2, head_dim=2, error=ShapeError, says="heads of 1 features"
         )
 
-    def _attended(self, n: Value, weights: Sequence[Value], cos: Value, sin: Value, mask: Value | None) -> Value:
+    def _attended(self, n: Value, weights: Sequence[Value], cos: Value, sin: Value, mask: Value | None = None) -> Value:
         """Return attention on a normalised state, projected back."""
         q_w, k_w, v_w, o_w = weights
         q, k = (rope(matmul(n, w), cos, sin, head_dim=self.head_dim) for w in (q_w, k_w))

@@ -21,7 +21,7 @@ from rlx_core.ir.mesh import Mesh, OverNamedAxes, current_mesh
 from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
 from rlx_core.ir.rules import Replicated
 from rlx_core.ir.types import Shape, TensorType, expect_dtype
-from rlx_core.ops.conversion import as_dtype, cast, linear_jvp, widened
+from rlx_core.ops.conversion import as_dtype, cast, linear_jvp, operand_batch, widened
 from rlx_core.ops.creation import Creation, dim_value, full, iota
 from rlx_core.ops.reduction import averaged, max_axes, mean_axes, min_axes
 from rlx_core.ops.samples import Rejected, Sample
@@ -74,6 +74,7 @@ class Collective(OverNamedAxes, Op):
     is_barrier: ClassVar[bool] = True  # all members must take part in the same order, and one member cannot fold it
     axis_names: tuple[str, ...] = field(converter=as_names)
     sizes: Shape = field(converter=as_shape)
+    batch = operand_batch  # its axes are not among those of the operand
 
     def __attrs_post_init__(self) -> None:
         if len(self.axis_names) != len(self.sizes):
@@ -104,9 +105,6 @@ class Collective(OverNamedAxes, Op):
 
     def decompose(self, x: Value) -> Value:
         return self.of_equal(x, product(self.sizes))
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(x[0])  # its axes are not among those of the operand
 
 
 @define_op(name="psum")

@@ -7,36 +7,33 @@ wherever a real value is converted to a complex one or vice versa.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from rlx_core.errors import DtypeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, INEXACT, c64, c128, f32, f64, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
+from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.conversion import cast, conjugate, real
 from rlx_core.ops.kinds import elementwise_batch
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import all_batched, expand, sum_to
+from rlx_core.ops.structural import expand, sum_to
 
 
 class PartOfComplex(Op):
     """Base of the ops from a complex value to a real one."""
 
     category: ClassVar = "elementwise"
+    batch = elementwise_batch
 
     def infer(self, z: TensorType) -> TensorType:
         expect_dtype("z", z, COMPLEXES, "complex")
         return z.with_dtype(z.dtype.component)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return elementwise_batch(self, size, x, is_batched)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -124,6 +121,7 @@ class MakeComplex(Op):
 
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
+    batch = elementwise_batch
 
     def prepare(self, re: Value, im: Value) -> tuple[Value | None, ...]:
         if re.dtype.is_complex or im.dtype.is_complex:
@@ -154,9 +152,6 @@ class MakeComplex(Op):
         tangent = make_complex(t_re, t_im)
         return tangent if tangent.shape == y.shape else expand(tangent, y.shape)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return elementwise_batch(self, size, x, is_batched)
-
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield Sample("f32[3, 4]", "f32[3, 4]")
@@ -178,7 +173,7 @@ class ComplexNormSq(PartOfComplex):
         return np.square(np.real(z)) + np.square(np.imag(z))
 
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
-        return (complex_norm_sq_backward(z, g),)
+        return (z * cast(g, to=z.dtype),)
 
     def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
         return ZERO if isinstance(t[0], Zero) else 2 * real(conjugate(z) * t[0])
@@ -187,31 +182,4 @@ class ComplexNormSq(PartOfComplex):
 complex_norm_sq = op_function(ComplexNormSq)
 
 
-@define_op
-class ComplexNormSqBackward(Op):
-    """The cotangent of `ComplexNormSq`: g · z, with g real."""
-
-    category: ClassVar = "elementwise"
-
-    def infer(self, z: TensorType, g: TensorType) -> TensorType:
-        expect_dtype("z", z, COMPLEXES, "complex")
-        expect_dtype("g", g, (z.dtype.component,))
-        expect_shape("g", g, z.shape)
-        return z
-
-    def decompose(self, z: Value, g: Value) -> Value:
-        return z * cast(g, to=z.dtype)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(*all_batched(size, x, is_batched))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("c64[3, 4]", "f32[3, 4]")
-        yield Sample("c128[]", "f64[]")
-        yield Rejected("c64[3]", "f64[3]", error=DtypeError, says="must be one of f32")
-
-
-complex_norm_sq_backward = op_function(ComplexNormSqBackward)
-
-OPS = (ComplexAbs, Angle, Imag, MakeComplex, ComplexNormSq, ComplexNormSqBackward)
+OPS = (ComplexAbs, Angle, Imag, MakeComplex, ComplexNormSq)

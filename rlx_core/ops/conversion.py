@@ -5,7 +5,7 @@ Like the structural ops they are defined before the base classes of ops, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +26,38 @@ def linear_jvp(op: Op, t: Sequence[Any], *x: Value, y: Value) -> Any:
     return ZERO if isinstance(t[0], Zero) else op(t[0])
 
 
+def bilinear_jvp(op: Op, t: Sequence[Value | Zero], a: Value, b: Value, *others: Value, y: Value) -> Any:
+    """The `jvp` of an op that is linear in each of its first two operands."""
+    if isinstance(t[0], Zero):
+        return ZERO if isinstance(t[1], Zero) else op(a, t[1], *others)
+    of_first = op(t[0], b, *others)
+    return of_first if isinstance(t[1], Zero) else of_first + op(a, t[1], *others)
+
+
+def zero_vjp(op: Op, g: Value, *x: Value, y: Value) -> tuple[Zero, ...]:
+    """The `vjp` of an op whose result is piecewise constant in its operands."""
+    return (ZERO,) * len(x)
+
+
+def zero_jvp(op: Op, t: Sequence[Value | Zero], *x: Value, y: Value) -> Zero:
+    """The `jvp` of an op whose result is piecewise constant in its operands."""
+    return ZERO
+
+
+def operand_batch(op: Op, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+    """The `batch` of an op of one operand that may have any leading axes."""
+    return op(x[0])
+
+
+def per_element(count: int) -> Callable[..., Dim]:
+    """Return the `cost` of an op that computes so many operations for each element of its first operand."""
+
+    def cost(op: Op, x: TensorType, *others: TensorType | None) -> Dim:
+        return count * x.size
+
+    return cost
+
+
 @define_op
 class Cast(Op):
     """Convert to another dtype.
@@ -40,6 +72,7 @@ class Cast(Op):
     to: DType
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
+    batch = operand_batch
 
     def infer(self, x: TensorType) -> TensorType:
         if x.dtype.is_complex and not self.to.is_complex and self.to.is_numeric:
@@ -65,9 +98,6 @@ class Cast(Op):
         if isinstance(t[0], Zero) or not self.to.is_differentiable or not x.dtype.is_differentiable:
             return ZERO
         return cast(t[0], to=self.to)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return self(x[0])
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides] | None:
         return (offset, strides) if x.dtype is self.to else None
@@ -125,6 +155,7 @@ class Conjugate(Op):
 
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
+    batch = operand_batch
 
     def infer(self, z: TensorType) -> TensorType:
         expect_dtype("z", z, COMPLEXES, "complex")
@@ -137,9 +168,6 @@ class Conjugate(Op):
         return (conjugate(g),)
 
     jvp = linear_jvp
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return conjugate(x[0])
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -157,6 +185,7 @@ class Real(Op):
 
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
+    batch = operand_batch
 
     def infer(self, z: TensorType) -> TensorType:
         expect_dtype("z", z, COMPLEXES, "complex")
@@ -169,9 +198,6 @@ class Real(Op):
         return (cast(g * 0.5, to=z.dtype),)
 
     jvp = linear_jvp
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return real(x[0])
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

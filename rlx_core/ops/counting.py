@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim, require
+from rlx_core.ir.dims import require
 from rlx_core.ir.dtypes import ALL, DType, bool_, i32, i64
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes, normalize_axis
-from rlx_core.ops.conversion import cast
+from rlx_core.ops.conversion import cast, per_element, zero_jvp, zero_vjp
 from rlx_core.ops.reduction import reduction_samples
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.sorting import ORDERED, expect_index_dtype
@@ -84,6 +84,9 @@ class ArgExtreme(Op):
     index_dtype: DType = i64
     category: ClassVar = "reduction"
     find: ClassVar[Any]
+    vjp = zero_vjp
+    jvp = zero_jvp
+    cost = per_element(1)
 
     def infer(self, x: TensorType) -> TensorType:
         axis = normalize_axis(self.axis, x.rank)
@@ -97,16 +100,7 @@ class ArgExtreme(Op):
     def reference(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(type(self).find(x, axis=self.axis, keepdims=self.keep_dim))
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero, ...]:
-        return (ZERO,)
-
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Zero:
-        return ZERO
-
     batch = along_axis_batch
-
-    def cost(self, x: TensorType) -> Dim:
-        return x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -14,7 +14,6 @@ from attrs import evolve
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
@@ -22,7 +21,7 @@ from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
-from rlx_core.ops.conversion import as_dtype, linear_jvp, widened
+from rlx_core.ops.conversion import as_dtype, linear_jvp, per_element, widened
 from rlx_core.ops.creation import iota, scalar, tangent_or_zeros
 from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.movement import flip, narrow, pad_axis
@@ -49,6 +48,7 @@ class Cumulative(Op):
     accepts: ClassVar[tuple[DType, ...]] = _NUMERIC
     has_finite_identity: ClassVar[bool] = True
     category: ClassVar[Category] = "reduction"
+    cost = per_element(1)
 
     def infer(self, x: TensorType) -> TensorType:
         normalize_axis(self.axis, x.rank)
@@ -56,9 +56,6 @@ class Cumulative(Op):
         return x
 
     batch = along_axis_batch
-
-    def cost(self, x: TensorType) -> Dim:
-        return x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -123,6 +120,7 @@ class LinearRecurrence(Op):
     axis: int
     reverse: bool = False
     category: ClassVar = "reduction"
+    cost = per_element(2)
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         normalize_axis(self.axis, a.rank)
@@ -161,9 +159,6 @@ class LinearRecurrence(Op):
         return self(a, source)
 
     batch = along_axis_batch
-
-    def cost(self, a: TensorType, b: TensorType) -> Dim:
-        return 2 * a.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

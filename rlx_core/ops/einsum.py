@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from rlx_core.errors import FormatError, ShapeError, WrongInputCountError
 from rlx_core.hints.keywords import checked_call
-from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
@@ -171,9 +170,6 @@ class Einsum(Op):
                 if len(label) == 1 and sizes[label] != known:
                     raise ShapeError(f"label {label} is {known} and {size}; only an ellipsis broadcasts")
         return sizes
-
-
-einsum_op = op_function(Einsum)
 
 
 @checked_call

@@ -21,11 +21,6 @@ FAMILIES: Final[Mapping[str, str]] = {
     "arithmetic": "add sub mul div floor_div mod pow max min neg sign abs square reciprocal hypot atan2 log_add_exp",
     "attention": "attention attention_backward",
     "batch_norm": "batch_norm_inference batch_norm",
-    "batch_norm_backward": (
-        "batch_norm_inference_backward_x batch_norm_inference_backward_gamma "
-        "batch_norm_inference_backward_beta batch_norm_inference_backward_mean "
-        "batch_norm_inference_backward_var"
-    ),
     "bitwise": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
     "blocks": (
         "linear_block linear_fused_block shared_linear_pair_block swiglu_block residual_rms_norm_block "
@@ -34,7 +29,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "call": "call",
     "collectives": "psum pmean pmax pmin axis_index",
     "comparison": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not is_nan is_inf is_finite sign_bit",
-    "complex": "complex_abs angle imag make_complex complex_norm_sq complex_norm_sq_backward",
+    "complex": "complex_abs angle imag make_complex complex_norm_sq",
     "control.conditional": "if",
     "control.loop": "while",
     "control.scan": "scan",
@@ -53,7 +48,6 @@ FAMILIES: Final[Mapping[str, str]] = {
     "floating": "copy_sign next_on_grid next_after bitcast",
     "fourier.fourier": "fft real_fft inverse_real_fft",
     "fused": "fused_matmul_bias_act fused_residual_ln fused_residual_rms_norm fused_swiglu",
-    "fused_layers": "fused_attention_block fused_transformer_layer",
     "fused_loop": "fused_loop",
     "fused_matmul_epilogue": "fused_matmul_epilogue",
     "fused_matmul_prologue": "fused_matmul_prologue",
@@ -65,14 +59,11 @@ FAMILIES: Final[Mapping[str, str]] = {
     "loss": "softmax_cross_entropy_with_logits softmax_cross_entropy_backward",
     "movement": "narrow concat pad flip",
     "normalization": "layer_norm rms_norm group_norm layer_norm2d",
-    "normalization_backward": (
-        "layer_norm_backward_input layer_norm_backward_gamma rms_norm_backward_input rms_norm_backward_gamma "
-        "rms_norm_backward_beta group_norm_backward_input group_norm_backward_gamma group_norm_backward_beta"
-    ),
+    "normalization_backward": "layer_norm_backward_input rms_norm_backward_input group_norm_backward_input",
     "pairs.pairs": "view_as_real view_as_complex",
     "piecewise": "floor ceil trunc selu relu6 hard_tanh hard_sigmoid hard_swish round leaky_relu elu celu",
     "pooling.extremes": "max_pool min_pool",
-    "pooling.positions": "pool_positions max_pool_backward",
+    "pooling.positions": "pool_positions",
     "pooling.totals": "sum_pool avg_pool prod_pool",
     "products": "lora_matmul grouped_matmul",
     "random.bits": "random_bits dropout",

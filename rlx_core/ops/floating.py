@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,13 +10,13 @@ import numpy as np
 from rlx_core.errors import DtypeError
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import OpFunction, as_array, op_function
-from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, INEXACT, INTEGERS, DType, dtype, f32, f64, i8, i16, i32, u32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import ZERO, Op, define_op
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.arithmetic import real_sign as sign
+from rlx_core.ops.conversion import operand_batch, zero_jvp, zero_vjp
 from rlx_core.ops.kinds import Elementwise, elementwise, elementwise_batch, promoted
 from rlx_core.ops.samples import Rejected, Sample
 
@@ -43,6 +43,9 @@ class NextOnGrid(Op):
     grid: DType
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
+    vjp = zero_vjp
+    jvp = zero_jvp
+    batch = elementwise_batch
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         for name, operand in (("a", a), ("b", b)):
@@ -54,15 +57,6 @@ class NextOnGrid(Op):
         end = np.where(b > a, np.inf, -np.inf).astype(self.grid.numpy)
         neighbour = np.nextafter(a.astype(self.grid.numpy), end).astype(a.dtype)
         return np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(a == b, b, neighbour))
-
-    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Zero, Zero]:
-        return ZERO, ZERO
-
-    def jvp(self, t: Sequence[Value | Zero], a: Value, b: Value, *, y: Value) -> Zero:
-        return ZERO
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return elementwise_batch(self, size, x, is_batched)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -115,6 +109,9 @@ class Bitcast(Op):
     to: DType
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
+    vjp = zero_vjp
+    jvp = zero_jvp
+    batch = operand_batch
 
     def infer(self, x: TensorType) -> TensorType:
         expect_dtype("x", x, (self.of,))
@@ -128,15 +125,6 @@ class Bitcast(Op):
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x).astype(self.of.numpy).view(self.to.numpy)
-
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero]:
-        return (ZERO,)
-
-    def jvp(self, t: Sequence[Value | Zero], x: Value, *, y: Value) -> Zero:
-        return ZERO
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return self(x[0])
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -17,7 +17,7 @@ from rlx_core.ir.dims import Dim, exact_quotient, require
 from rlx_core.ir.dtypes import FLOATS, DType, f16, f32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
+from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape
 from rlx_core.ops import activation as activations
 from rlx_core.ops import piecewise
 from rlx_core.ops.activation import silu
@@ -226,15 +226,6 @@ class FusedSwiGLU(Op):
 
 
 fused_swiglu = op_function(FusedSwiGLU)
-
-
-def expect_projection(name: str, w: TensorType, x: TensorType, columns: object = None) -> None:
-    """Require a weight `[features of x, columns]` of the dtype of `x`."""
-    expect_dtype(name, w, (x.dtype,))
-    expect_rank(name, w, 2, 2)
-    expected = w.shape[1] if columns is None else columns
-    if not (same_dim(w.shape[0], x.shape[-1]) and same_dim(w.shape[1], expected)):  # type: ignore[arg-type]
-        raise ShapeError(f"{name} must be [{x.shape[-1]}, {expected}], not {w}")
 
 
 OPS: tuple[type[Op], ...] = (FusedMatMulBiasAct, FusedResidualLN, FusedResidualRmsNorm, FusedSwiGLU)

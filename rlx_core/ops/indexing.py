@@ -21,6 +21,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis, same_dim
 from rlx_core.ops.arguments import choice
+from rlx_core.ops.conversion import per_element
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched, transpose
 
@@ -207,6 +208,7 @@ class ScatterAdd(Indexed):
     axis: int = 0
     batch_dims: int = 0
     oob: OutOfBounds = "error"
+    cost = per_element(1)
 
     def infer(self, updates: TensorType, indices: TensorType) -> TensorType:
         if not updates.dtype.is_numeric:
@@ -241,9 +243,6 @@ class ScatterAdd(Indexed):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         op, operands = self._lift(size, x, is_batched)
         return op(*operands)
-
-    def cost(self, updates: TensorType, indices: TensorType) -> Dim:
-        return updates.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -20,7 +20,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Operand, Zero, define_op
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
-from rlx_core.ops.conversion import cast, conjugate
+from rlx_core.ops.conversion import cast, conjugate, operand_batch, per_element
 from rlx_core.ops.samples import Range, Rejected, Sample
 from rlx_core.ops.structural import expand, reshape, sum_to
 from rlx_core.system.records import frozen
@@ -114,6 +114,7 @@ class Elementwise(Op):
     accepts: ClassVar[tuple[DType, ...]] = FLOATS
     result_dtype: ClassVar[DType | None] = None
     computes_in: ClassVar[DType | Callable[[DType], DType] | None] = None
+    batch = elementwise_batch
 
     def infer(self, *types: TensorType) -> TensorType:
         common = types[0].dtype
@@ -157,9 +158,6 @@ class Elementwise(Op):
             total = total + term
         return total if total.shape == y.shape else expand(total, y.shape)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return elementwise_batch(self, size, x, is_batched)
-
     def cost(self, *types: TensorType) -> Dim:
         return self.infer(*types).size
 
@@ -168,16 +166,12 @@ class UnaryFloat(Op):
     """A function of one floating-point variable that has attributes; the subclass defines it."""
 
     category: ClassVar = "elementwise"
+    batch = operand_batch
+    cost = per_element(1)
 
     def infer(self, x: TensorType) -> TensorType:
         expect_dtype("x", x, FLOATS, "a float")
         return x
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(x[0])
-
-    def cost(self, x: TensorType) -> Dim:
-        return x.size
 
 
 def unary_float_samples(

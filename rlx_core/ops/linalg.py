@@ -32,7 +32,7 @@ from rlx_core.ir.types import (
 )
 from rlx_core.ops.arguments import listed, whole
 from rlx_core.ops.arithmetic import multiply
-from rlx_core.ops.conversion import as_dtype, conjugate
+from rlx_core.ops.conversion import as_dtype, bilinear_jvp, conjugate
 from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, is_complex, promoted
 from rlx_core.ops.operators import install
 from rlx_core.ops.samples import Rejected, Sample
@@ -83,6 +83,8 @@ class MatMul(Op):
 
     category: ClassVar = "compute"
     acc_dtype: DType | None = field(default=None, converter=optional_dtype)
+    jvp = bilinear_jvp
+    batch = elementwise_batch
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)
@@ -123,14 +125,6 @@ class MatMul(Op):
         else:
             db = matmul(adjoint(a), g)
         return tuple(as_dtype(sum_to(d, v.shape), v.dtype) for d, v in ((da, a), (db, b)))
-
-    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero):
-            return ZERO if isinstance(t[1], Zero) else self(a, t[1])
-        return self(t[0], b) if isinstance(t[1], Zero) else self(t[0], b) + self(a, t[1])
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return elementwise_batch(self, size, x, is_batched)
 
     def cost(self, a: TensorType, b: TensorType) -> Dim:
         return 2 * self.infer(a, b).size * a.shape[-1]

@@ -20,7 +20,7 @@ from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shap
 from rlx_core.ops.activation import exp, log1p
 from rlx_core.ops.arguments import choice
 from rlx_core.ops.arithmetic import absolute, add, maximum, multiply, negative, square, subtract
-from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.conversion import as_dtype, per_element
 from rlx_core.ops.creation import iota
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.reduction import mean_axes
@@ -84,6 +84,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
 
     category: ClassVar = "boundary"
     ignore_index: int | None = None
+    cost = per_element(6)
 
     def infer(self, logits: TensorType, labels: TensorType) -> TensorType:
         check_logits(logits, labels)
@@ -106,9 +107,6 @@ class SoftmaxCrossEntropyWithLogits(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         logits, labels = all_batched(size, x, is_batched)
         return reshape(self(*fold_rows([logits, labels])), labels.shape)
-
-    def cost(self, logits: TensorType, labels: TensorType) -> Dim:
-        return 6 * logits.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -137,6 +135,7 @@ class SoftmaxCrossEntropyBackward(Op):
 
     category: ClassVar = "boundary"
     ignore_index: int | None = None
+    cost = per_element(7)
 
     def infer(self, logits: TensorType, labels: TensorType, dl: TensorType) -> TensorType:
         check_logits(logits, labels)
@@ -151,9 +150,6 @@ class SoftmaxCrossEntropyBackward(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         operands = all_batched(size, x, is_batched)
         return reshape(self(*fold_rows(operands)), operands[0].shape)
-
-    def cost(self, logits: TensorType, labels: TensorType, dl: TensorType) -> Dim:
-        return 7 * logits.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -195,9 +195,6 @@ class Concat(Op):
         yield Rejected(axis=0, error=ShapeError, says="at least 1")
 
 
-_concat = op_function(Concat)
-
-
 @checked_call
 def concat(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     """Tensors joined along `axis`, promoted to one dtype; `None` flattens them first."""

@@ -17,19 +17,14 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_rank, normalize_axes
-from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.conversion import as_dtype, per_element
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.normalization_backward import (
     group_axes,
-    group_norm_backward_beta,
-    group_norm_backward_gamma,
     group_norm_backward_input,
     group_shape,
     inverse_rms,
-    layer_norm_backward_gamma,
     layer_norm_backward_input,
-    rms_norm_backward_beta,
-    rms_norm_backward_gamma,
     rms_norm_backward_input,
 )
 from rlx_core.ops.samples import Rejected, Sample
@@ -42,6 +37,7 @@ from rlx_core.ops.statistics import (
     expect_affine,
     operands_of,
     standardize,
+    sum_to_axes,
     wide,
 )
 from rlx_core.ops.validators import number, whole
@@ -114,6 +110,7 @@ class LayerNorm(AxesNorm):
     """
 
     eps: float = field(default=1e-5, validator=number(0))
+    cost = per_element(8)
 
     def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -122,13 +119,11 @@ class LayerNorm(AxesNorm):
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
         x, weight, bias = operands_of(operands, 3)
+        axes = normalize_axes(self.axes, x.ndim)
         dx = layer_norm_backward_input(x, g, weight, axes=self.axes, eps=self.eps)
-        dgamma = None if weight is None else layer_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
-        dbeta = None if bias is None else rms_norm_backward_beta(g, axes=self.axes)
+        dgamma = None if weight is None else sum_to_axes(wide(g) * standardize(wide(x), axes, self.eps)[0], axes)
+        dbeta = None if bias is None else sum_to_axes(wide(g), axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
-        return 8 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -165,6 +160,7 @@ class RmsNorm(AxesNorm):
     """
 
     eps: float = field(default=1e-6, validator=number(0))
+    cost = per_element(5)
 
     def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -173,13 +169,12 @@ class RmsNorm(AxesNorm):
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
         x, weight, bias = operands_of(operands, 3)
+        axes, data = normalize_axes(self.axes, x.ndim), wide(x)
         dx = rms_norm_backward_input(x, g, weight, axes=self.axes, eps=self.eps)
-        dgamma = None if weight is None else rms_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
-        dbeta = None if bias is None else rms_norm_backward_beta(g, axes=self.axes)
+        inverse = inverse_rms(data, axes, self.eps)
+        dgamma = None if weight is None else sum_to_axes(wide(g) * data * inverse, axes)
+        dbeta = None if bias is None else sum_to_axes(wide(g), axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
-        return 5 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -215,24 +210,26 @@ class GroupNorm(ChannelNorm):
 
     groups: int = field(validator=whole(1))
     eps: float = field(default=1e-5, validator=number(0))
+    cost = per_element(8)
 
     def affine_shape(self, x: TensorType) -> Shape:
         group_shape(x, self.groups)
         return x.shape[1:2]
 
     def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
+        return as_dtype(affine(self._standardized(x), weight, bias, (1,)), x.dtype)
+
+    def _standardized(self, x: Value) -> Value:
+        """Return x̂, wide."""
         x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)
-        return as_dtype(affine(reshaped(x_hat, x.shape), weight, bias, (1,)), x.dtype)
+        return reshaped(x_hat, x.shape)
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
         x, weight, bias = operands_of(operands, 3)
         dx = group_norm_backward_input(x, g, weight, groups=self.groups, eps=self.eps)
-        dgamma = None if weight is None else group_norm_backward_gamma(x, g, groups=self.groups, eps=self.eps)
-        dbeta = None if bias is None else group_norm_backward_beta(g)
+        dgamma = None if weight is None else sum_to_axes(wide(g) * self._standardized(x), (1,))
+        dbeta = None if bias is None else sum_to_axes(wide(g), (1,))
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
-        return 8 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -1,8 +1,7 @@
-"""The cotangents of normalisations as ops, so that a backend may have one kernel for each.
+"""The cotangents of normalisations' data as ops, so that a backend may have one kernel for each.
 
 They decompose into the closed forms, so they have derivatives to any order. `<·>` is the mean over the normalised axes, `x̂ =
-(x - μ)·r`, `r = 1/sqrt(var + eps)`. Cotangents of affine operands are returned in the accumulation dtype: they are sums over
-many rows, and the rule that uses them casts.
+(x - μ)·r`, `r = 1/sqrt(var + eps)`.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from typing import ClassVar
 
 from attrs import field
 
-from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.errors import ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import exact_quotient, require
-from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape, normalize_axes
+from rlx_core.ir.types import Shape, TensorType, expect_rank, expect_shape, normalize_axes
 from rlx_core.ops.activation import rsqrt
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import reshaped
@@ -31,9 +29,9 @@ from rlx_core.ops.statistics import (
     expect_affine,
     mean_over,
     standardize,
-    sum_to_axes,
     wide,
 )
+from rlx_core.system.records import frozen
 
 
 def group_shape(x: TensorType, groups: int) -> Shape:
@@ -65,28 +63,21 @@ class InputGradient(Op):
         return x
 
 
-class GammaGradient(Op):
-    """The cotangent of a norm's weight: a sum over rows, in the dtype in which they are summed."""
-
-    category: ClassVar = "boundary"
-    affine_shape: ClassVar[Callable[..., Shape]]
-    """The dims of weight, from the type of the data."""
-
-    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
-        expect_affine(x, ())
-        expect_shape("dy", dy, x.shape)
-        return TensorType(x.dtype.accumulator, self.affine_shape(x))
-
-
-@define_op
-class LayerNormBackwardInput(InputGradient):
-    """The cotangent of x in `LayerNorm`: `r·(γ·dy - <γ·dy> - x̂·<γ·dy·x̂>)`."""
+@frozen(slots=False)
+class AxesInputGradient(InputGradient):
+    """The cotangent of the data of a norm whose rows and weight are along `axes`."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
-    eps: float = 1e-5
 
     def affine_shape(self, x: TensorType) -> Shape:
         return dims_at(x, self.axes)
+
+
+@define_op
+class LayerNormBackwardInput(AxesInputGradient):
+    """The cotangent of x in `LayerNorm`: `r·(γ·dy - <γ·dy> - x̂·<γ·dy·x̂>)`."""
+
+    eps: float = 1e-5
 
     def decompose(self, x: Value, dy: Value, weight: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -105,46 +96,16 @@ class LayerNormBackwardInput(InputGradient):
 layer_norm_backward_input = op_function(LayerNormBackwardInput)
 
 
-@define_op
-class LayerNormBackwardGamma(GammaGradient):
-    """The cotangent of weight in `LayerNorm`: `Σ dy·x̂` over all other axes."""
-
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
-    eps: float = 1e-5
-
-    def affine_shape(self, x: TensorType) -> Shape:
-        return dims_at(x, self.axes)
-
-    def decompose(self, x: Value, dy: Value) -> Value:
-        axes = normalize_axes(self.axes, x.ndim)
-        x_hat, _ = standardize(wide(x), axes, self.eps)
-        return sum_to_axes(wide(dy) * x_hat, axes)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[3, 8]", "f32[3, 8]")
-        yield Sample("f64[2, 3, 5]", "f64[2, 3, 5]", axes=(0, 2), eps=0.1)
-        yield Sample("bf16[3, 8]", "bf16[3, 8]")
-        yield Rejected("f32[3, 8]", "f32[8]", error=ShapeError, says="dy must be [3, 8]")
-
-
-layer_norm_backward_gamma = op_function(LayerNormBackwardGamma)
-
-
 def inverse_rms(x: Value, axes: tuple[int, ...], eps: float) -> Value:
     """Return `r = 1/sqrt(<x²> + eps)` of a wide `x`."""
     return rsqrt(mean_over(x * x, axes) + eps)
 
 
 @define_op
-class RmsNormBackwardInput(InputGradient):
+class RmsNormBackwardInput(AxesInputGradient):
     """The cotangent of x in `RmsNorm`: `r·γ·dy - r³·x·<x·γ·dy>`."""
 
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-6
-
-    def affine_shape(self, x: TensorType) -> Shape:
-        return dims_at(x, self.axes)
 
     def decompose(self, x: Value, dy: Value, weight: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -162,55 +123,6 @@ class RmsNormBackwardInput(InputGradient):
 
 
 rms_norm_backward_input = op_function(RmsNormBackwardInput)
-
-
-@define_op
-class RmsNormBackwardGamma(GammaGradient):
-    """The cotangent of weight in `RmsNorm`: `Σ dy·x·r` over all other axes."""
-
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
-    eps: float = 1e-6
-
-    def affine_shape(self, x: TensorType) -> Shape:
-        return dims_at(x, self.axes)
-
-    def decompose(self, x: Value, dy: Value) -> Value:
-        axes = normalize_axes(self.axes, x.ndim)
-        data = wide(x)
-        return sum_to_axes(wide(dy) * data * inverse_rms(data, axes, self.eps), axes)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[3, 8]", "f32[3, 8]")
-        yield Sample("f64[2, 3, 5]", "f64[2, 3, 5]", axes=(1,), eps=0.5)
-        yield Rejected("i32[3, 8]", "i32[3, 8]", error=DtypeError, says="float")
-
-
-rms_norm_backward_gamma = op_function(RmsNormBackwardGamma)
-
-
-@define_op
-class RmsNormBackwardBeta(Op):
-    """The cotangent of bias in `RmsNorm` and `LayerNorm`: `Σ dy` over all other axes."""
-
-    category: ClassVar = "boundary"
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
-
-    def infer(self, dy: TensorType) -> TensorType:
-        expect_dtype("dy", dy, FLOATS, "a float")
-        return TensorType(dy.dtype.accumulator, dims_at(dy, self.axes))
-
-    def decompose(self, dy: Value) -> Value:
-        return sum_to_axes(wide(dy), normalize_axes(self.axes, dy.ndim))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[3, 8]")
-        yield Sample("f16[2, 3, 5]", axes=(1, 2))
-        yield Rejected("f32[3]", axes=(1,), error=AxisError, says="outside")
-
-
-rms_norm_backward_beta = op_function(RmsNormBackwardBeta)
 
 
 @define_op
@@ -243,61 +155,4 @@ class GroupNormBackwardInput(InputGradient):
 group_norm_backward_input = op_function(GroupNormBackwardInput)
 
 
-@define_op
-class GroupNormBackwardGamma(GammaGradient):
-    """The cotangent of weight in `GroupNorm`: `Σ dy·x̂` over all axes but the channels."""
-
-    groups: int
-    eps: float = 1e-5
-
-    def affine_shape(self, x: TensorType) -> Shape:
-        group_shape(x, self.groups)
-        return x.shape[1:2]
-
-    def decompose(self, x: Value, dy: Value) -> Value:
-        x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)
-        return sum_to_axes(wide(dy) * reshaped(x_hat, x.shape), (1,))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[2, 6, 3]", "f32[2, 6, 3]", groups=3)
-        yield Sample("f64[2, 4, 3, 2]", "f64[2, 4, 3, 2]", groups=2, eps=0.1)
-        yield Rejected("f32[2, 6]", "f32[2, 6]", groups=4, error=ShapeError, says="4 groups")
-
-
-group_norm_backward_gamma = op_function(GroupNormBackwardGamma)
-
-
-@define_op
-class GroupNormBackwardBeta(Op):
-    """The cotangent of bias in `GroupNorm`: `Σ dy` over all axes but the channels."""
-
-    category: ClassVar = "boundary"
-
-    def infer(self, dy: TensorType) -> TensorType:
-        expect_dtype("dy", dy, FLOATS, "a float")
-        expect_rank("dy", dy, 2)
-        return TensorType(dy.dtype.accumulator, dy.shape[1:2])
-
-    def decompose(self, dy: Value) -> Value:
-        return sum_to_axes(wide(dy), (1,))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[2, 6, 3]")
-        yield Sample("bf16[2, 4]")
-        yield Rejected("f32[2]", error=ShapeError, says="2 or more axes")
-
-
-group_norm_backward_beta = op_function(GroupNormBackwardBeta)
-
-OPS = (
-    LayerNormBackwardInput,
-    LayerNormBackwardGamma,
-    RmsNormBackwardInput,
-    RmsNormBackwardGamma,
-    RmsNormBackwardBeta,
-    GroupNormBackwardInput,
-    GroupNormBackwardGamma,
-    GroupNormBackwardBeta,
-)
+OPS = (LayerNormBackwardInput, RmsNormBackwardInput, GroupNormBackwardInput)

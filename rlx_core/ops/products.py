@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -12,7 +12,7 @@ from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
-from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.conversion import as_dtype, bilinear_jvp
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
 from rlx_core.ops.kinds import promoted
@@ -55,16 +55,6 @@ class LoraMatMul(Op):
         update = mat_mul(mat_mul(data, wide(a)), wide(b))
         return as_dtype(mat_mul(data, wide(w)) + update * self.scale, x.dtype)
 
-    def vjp(self, g: Value, x: Value, w: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
-        rows, g_rows = wide(merge_leading(x)), wide(merge_leading(g))
-        # dx and da share the cotangent of x·a; no tensor of size [k, n] is created except dw.
-        g_low = mat_mul(g_rows, adjoint(wide(b))) * self.scale
-        dx = mat_mul(g_rows, adjoint(wide(w))) + mat_mul(g_low, adjoint(wide(a)))
-        dw, da = mat_mul(adjoint(rows), g_rows), mat_mul(adjoint(rows), g_low)
-        db = mat_mul(adjoint(mat_mul(rows, wide(a))), g_rows) * self.scale
-        cotangents = (reshape(dx, x.shape), dw, da, db)
-        return tuple(as_dtype(d, v.dtype) for d, v in zip(cotangents, (x, w, a, b), strict=True))
-
     def cost(self, x: TensorType, w: TensorType, a: TensorType, b: TensorType) -> Dim:
         k, n, r = w.shape[0], w.shape[1], a.shape[1]
         return 2 * product(x.shape[:-1]) * (k * n + r * (k + n))
@@ -94,6 +84,7 @@ class GroupedMatMul(Op):
     """
 
     category: ClassVar = "compute"
+    jvp = bilinear_jvp
 
     def prepare(self, x: Value, w: Value, idx: Value) -> tuple[Value | None, ...]:
         return (*promoted(x, w), idx)
@@ -119,13 +110,6 @@ class GroupedMatMul(Op):
         x_rows, g_rows = (reshape(v, (v.shape[0], 1, v.shape[1])) for v in (x, g))
         products = wide(mat_mul(adjoint(x_rows), g_rows))
         return dx, as_dtype(scatter_add(products, idx, axis=0, size=w.shape[0]), w.dtype), ZERO
-
-    def jvp(self, t: Sequence[Any], x: Value, w: Value, idx: Value, *, y: Value) -> Value | Zero:
-        terms = [
-            *([] if isinstance(t[0], Zero) else [self(t[0], w, idx)]),
-            *([] if isinstance(t[1], Zero) else [self(x, t[1], idx)]),
-        ]
-        return ZERO if not terms else terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         rows, idx = all_batched(size, [x[0], x[2]], [is_batched[0], is_batched[2]])

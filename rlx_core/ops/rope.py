@@ -17,7 +17,7 @@ from rlx_core.ir.dtypes import FLOATS, INTEGERS, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape
-from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.conversion import as_dtype, per_element
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
 from rlx_core.ops.linalg import reshaped
@@ -39,6 +39,7 @@ class Rotation(Op):
     n_rot: int | None
     layout: RopeLayout
     style: RopeStyle
+    cost = per_element(3)
 
     def prepare(self, x: Value, cos: Value, sin: Value, positions: Value | None = None) -> tuple[Value | None, ...]:
         # x determines the dtype: the tables are cast to it, or stay in its accumulation dtype.
@@ -134,9 +135,6 @@ class Rotation(Op):
         first, second, passthrough = self._halves(x)
         c, s = self._angles(cos, x, positions), self._angles(sin, x, positions)
         return self._joined(first * c - second * s, second * c + first * s, passthrough, x)
-
-    def cost(self, x: TensorType, *tables: TensorType) -> Dim:
-        return 3 * x.size
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         data, cos, sin, positions = operands_of(x, 4)

@@ -20,10 +20,10 @@ from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
-from rlx_core.ops.conversion import cast
+from rlx_core.ops.conversion import cast, operand_batch, zero_jvp, zero_vjp
 from rlx_core.ops.kinds import elementwise_batch, promoted, scaled
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.structural import all_batched, expand, reshape, sum_to
+from rlx_core.ops.structural import all_batched, expand, joint_batch, reshape, sum_to
 from rlx_core.trees.flatten import map_leaves
 
 
@@ -45,6 +45,7 @@ class Where(Op):
 
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
+    batch = elementwise_batch
 
     def infer(self, c: TensorType, a: TensorType, b: TensorType) -> TensorType:
         if a.dtype is not b.dtype:
@@ -66,9 +67,6 @@ class Where(Op):
             return ZERO
         chosen = where(c, t_a, t_b)
         return chosen if chosen.shape == y.shape else expand(chosen, y.shape)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return elementwise_batch(self, size, x, is_batched)
 
     def cost(self, c: TensorType, a: TensorType, b: TensorType) -> Dim:
         return self.infer(c, a, b).size
@@ -199,21 +197,15 @@ class StopGradient(Op):
 
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
+    vjp = zero_vjp
+    jvp = zero_jvp
+    batch = operand_batch
 
     def infer(self, x: TensorType) -> TensorType:
         return x
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return x
-
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero]:
-        return (ZERO,)
-
-    def jvp(self, t: Sequence[Value | Zero], x: Value, *, y: Value) -> Zero:
-        return ZERO
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(x[0])
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
         return offset, strides
@@ -308,6 +300,7 @@ class OptimizationBarrier(Op):
 
     category: ClassVar = "movement"
     is_barrier: ClassVar = True
+    batch = joint_batch
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         return x
@@ -323,9 +316,6 @@ class OptimizationBarrier(Op):
         through = iter(as_results(self(*moving)) if moving else ())
         tangents = tuple(next(through) if isinstance(v, Value) else v for v in t)
         return tangents if len(tangents) > 1 else tangents[0]
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(*all_batched(size, x, is_batched))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -13,13 +13,12 @@ import numpy as np
 
 from rlx_core.errors import AxisError, DtypeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axis
 from rlx_core.ops.activation import exp, log
-from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.conversion import as_dtype, per_element
 from rlx_core.ops.reduction import max_axes
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
@@ -70,6 +69,7 @@ class Softmax(RowOp):
     """
 
     empty_row: EmptyRow = "nan"
+    cost = per_element(5)
 
     def decompose(self, x: Value) -> Value:
         axis = normalize_axis(self.axis, x.ndim)
@@ -91,9 +91,6 @@ class Softmax(RowOp):
 
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
         return ZERO if isinstance(t[0], Zero) else self._project(t[0], y)
-
-    def cost(self, x: TensorType) -> Dim:
-        return 5 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -134,6 +131,8 @@ class LogSoftmax(RowOp):
         axis: The axis whose exponentials sum to 1.
     """
 
+    cost = per_element(6)
+
     def decompose(self, x: Value) -> Value:
         axis = normalize_axis(self.axis, x.ndim)
         if x.shape[axis] == 0:
@@ -151,9 +150,6 @@ class LogSoftmax(RowOp):
             return ZERO
         axis = normalize_axis(self.axis, y.ndim)
         return as_dtype(wide(t[0]) - row_sum(exp(wide(y)) * wide(t[0]), axis), x.dtype)
-
-    def cost(self, x: TensorType) -> Dim:
-        return 6 * x.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

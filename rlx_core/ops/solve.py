@@ -6,6 +6,7 @@ matrix gives NaN, as in compiled code, because a reference that raises would mak
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import adjoint, mat_mul, operand
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.structural import all_batched, expand, reshape, transpose
+from rlx_core.ops.structural import all_batched, expand, joint_batch, reshape, transpose
 
 SOLVABLE = (f32, f64, *COMPLEXES)
 
@@ -67,7 +68,7 @@ class SystemSolve(Op):
         except np.linalg.LinAlgError:
             x = np.full_like(columns, np.nan)
             for index in np.ndindex(a.shape[:-2]):
-                if np.linalg.matrix_rank(a[index]) == a.shape[-1]:
+                with contextlib.suppress(np.linalg.LinAlgError):
                     x[index] = np.linalg.solve(a[index], columns[index])
         return x.reshape(b.shape)
 
@@ -135,8 +136,7 @@ class BatchedDenseSolve(SystemSolve):
         a: [..., n, n]    b: [..., n] or [..., n, k]    ->    x: the dims of b
     """
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return self(*all_batched(size, x, is_batched))
+    batch = joint_batch
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -20,6 +20,7 @@ from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, normalize_axis, same_dim
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
+from rlx_core.ops.conversion import zero_jvp, zero_vjp
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.samples import Rejected, Sample
@@ -221,6 +222,8 @@ class SearchSorted(Op):
     category: ClassVar = "reduction"
     side: Literal["left", "right"] = "left"
     index_dtype: DType = i64
+    vjp = zero_vjp
+    jvp = zero_jvp
 
     def infer(self, sorted: TensorType, v: TensorType) -> TensorType:
         expect_rank("sorted", sorted, 1)
@@ -246,12 +249,6 @@ class SearchSorted(Op):
         for row, queries, out in zip(rows, v.reshape(lines), result.reshape(lines), strict=True):
             out[:] = np.searchsorted(row, queries, side=self.side)
         return result
-
-    def vjp(self, g: Value, sorted: Value, v: Value, *, y: Value) -> tuple[Zero, Zero]:
-        return ZERO, ZERO
-
-    def jvp(self, t: Sequence[Any], sorted: Value, v: Value, *, y: Value) -> Zero:
-        return ZERO
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         if not is_batched[0] and x[0].ndim == 1:

@@ -28,7 +28,7 @@ from rlx_core.ir.types import (
     normalize_axes,
     normalize_axis,
 )
-from rlx_core.ops.conversion import linear_jvp
+from rlx_core.ops.conversion import linear_jvp, per_element
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.system.records import frozen
 
@@ -223,6 +223,7 @@ class Reduction(Op):
     axes: tuple[int, ...] = field(converter=as_axes)
     keep_dim: bool = False
     category: ClassVar[Category] = "reduction"
+    cost = per_element(1)
 
     def reduced(self, x: TensorType) -> TensorType:
         """Return the operand's type with the axes dropped, or 1."""
@@ -235,9 +236,6 @@ class Reduction(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         axes = normalize_axes(self.axes, x[0].ndim - 1)
         return evolve(self, axes=tuple(a + 1 for a in axes))(x[0])
-
-    def cost(self, x: TensorType) -> Dim:
-        return x.size
 
 
 @define_op
@@ -308,6 +306,11 @@ def sum_to(g: Value, shape: Sequence[Dim]) -> Value:
 def all_batched(size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> list[Value]:
     """Return the operands of a batched op, all with the batch axis, broadcast where it was missing."""
     return [v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)]
+
+
+def joint_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+    """Batch an op that may have any leading axes, which are the same for all operands."""
+    return op(*all_batched(size, x, is_batched))
 
 
 def along_axis_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:

@@ -110,13 +110,3 @@ def test_parts_put_together_differentiate_like_the_reals(calculus: Any) -> None:
             calculus.gradient(lambda p, q: ops.complex_abs(ops.make_complex(p, q)), argument), a, b
         )
         np.testing.assert_allclose(found, calculus.evaluate(calculus.gradient(hypot, argument), a, b), rtol=1e-14)
-
-
-def test_the_backward_op_has_the_derivatives_of_its_formula(calculus: Any) -> None:
-    """dz = u·g and dg = 2·Re(conj(z)·u) for a cotangent u."""
-    g, u = np.array([0.5, 2.0, -1.0]), np.array([1j, 2 - 1j, 0.5 + 0j])
-
-    dz, dg = calculus.evaluate(calculus.vjp(ops.complex_norm_sq_backward), u, Z, g)
-
-    np.testing.assert_allclose(dz, u * g, rtol=1e-15)
-    np.testing.assert_allclose(dg, 2 * (np.conj(Z) * u).real, rtol=1e-15)

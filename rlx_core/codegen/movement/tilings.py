@@ -64,36 +64,20 @@ def _shape(place: Place) -> tuple[int, ...]:
     return place.type.static_shape
 
 
-@tiling(Narrow, Expand, Transpose, Diagonal)
+@tiling(Narrow, Expand, Transpose, SlidingWindows)
 def viewed(op: Any, layout: Layout) -> list[Box]:
-    """Return the boxes that copy a view."""
+    """The box that copies a view; elements that it repeats are read again."""
     x, y = _first(layout)
-    shape, rank = _shape(x), len(_shape(x))
-    offset, source = 0, x.strides
-    if isinstance(op, Narrow):
-        offset, source = op.view(x.type, x.strides, 0)
-    elif isinstance(op, Transpose):
-        source = tuple(x.strides[axis] for axis in (normalize_axis(p, rank) for p in op.perm))
-    elif isinstance(op, Diagonal):
-        *outer, row, column = x.strides
-        offset = (op.offset * column if op.offset >= 0 else -op.offset * row) if _shape(y)[-1] else 0
-        source = (*outer, row + column)
-    else:
-        strides = (0 if n == 1 else s for n, s in zip(shape, x.strides, strict=True))
-        source = (*(0 for _ in range(len(_shape(y)) - rank)), *strides)
+    offset, source = op.view(x.type, x.strides, 0)
     return [moved(y, source, start=offset)]
 
 
-@tiling(SlidingWindows)
-def slid(op: SlidingWindows, layout: Layout) -> list[Box]:
-    """Elements that several windows share, read again for each."""
+@tiling(Diagonal)
+def diagonal(op: Diagonal, layout: Layout) -> list[Box]:
     x, y = _first(layout)
-    windows = op.windows()
-    lead = x.type.rank - windows.rank
-    strides = x.strides[lead:]
-    by_cell = (s * d for s, d in zip(strides, windows.dilation, strict=True))
-    by_window = (s * w for s, w in zip(strides, windows.stride, strict=True))
-    return [moved(y, (*x.strides[:lead], *by_cell, *by_window))]
+    *outer, row, column = x.strides
+    offset = (op.offset * column if op.offset >= 0 else -op.offset * row) if _shape(y)[-1] else 0
+    return [moved(y, (*outer, row + column), start=offset)]
 
 
 @tiling(Full)

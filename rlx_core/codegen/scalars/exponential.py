@@ -72,10 +72,6 @@ def exponential(b: Assembler[V], x: V) -> V:
     return b.scaled(above(b, x, -104.0, b.fadd(tail, b.constant(x, 1.0))), integral, n)
 
 
-def exp(b: Assembler[V], x: V) -> V:
-    return exponential(b, x)
-
-
 def exp2(b: Assembler[V], x: V) -> V:
     near = clamped(b, x, -151.0, 129.0)
     integral, n = rounded(b, near)
@@ -167,7 +163,7 @@ def tanh(b: Assembler[V], x: V) -> V:
 
 
 FUNCTIONS: dict[tuple[type[Op], DType], Function] = {
-    (activation.exp.op, f32): exp,
+    (activation.exp.op, f32): exponential,
     (activation.exp2.op, f32): exp2,
     (activation.expm1.op, f32): expm1,
     (activation.log.op, f32): log,

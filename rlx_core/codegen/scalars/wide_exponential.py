@@ -6,6 +6,7 @@ import math
 
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.codegen.scalars.coefficients import CBRT, EXP, LOG, SINH, TANH
+from rlx_core.codegen.scalars.exponential import with_edges
 from rlx_core.codegen.scalars.floats import (
     Pair,
     clamped,
@@ -64,10 +65,6 @@ def exponential_of(b: Assembler[V], x: Pair[V]) -> V:
     return b.scaled(b.fadd(top, b.fadd(top_lost, correction)), integral, n)
 
 
-def exp(b: Assembler[V], x: V) -> V:
-    return exponential(b, x)
-
-
 def exp2(b: Assembler[V], x: V) -> V:
     x = clamped(b, x, -1080.0, 1025.0)
     integral, n = rounded(b, x)
@@ -116,13 +113,6 @@ def log_of_mantissa(b: Assembler[V], f: V) -> Pair[V]:
     return high, b.fadd(b.fsub(b.fsub(b.fsub(f, high), half), half_lost), correction)
 
 
-def edges(b: Assembler[V], x: V, inside: V) -> V:
-    """A logarithm where it is not a number or infinite."""
-    result = b.select(b.fcmp_ordered("==", x, b.constant(x, math.inf)), b.constant(x, math.inf), inside)
-    result = b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), b.constant(x, -math.inf), result)
-    return b.select(b.fcmp_unordered("<", x, b.constant(x, 0.0)), b.constant(x, math.nan), result)
-
-
 def finite_log(b: Assembler[V], x: V) -> V:
     """ln x for a finite x > 0."""
     f, e = split(b, x)
@@ -132,7 +122,7 @@ def finite_log(b: Assembler[V], x: V) -> V:
 
 
 def log(b: Assembler[V], x: V) -> V:
-    return edges(b, x, finite_log(b, x))
+    return with_edges(b, x, finite_log(b, x))
 
 
 def other_base(b: Assembler[V], x: V, factor: tuple[float, float], of_two: tuple[float, float]) -> V:
@@ -142,7 +132,7 @@ def other_base(b: Assembler[V], x: V, factor: tuple[float, float], of_two: tuple
     p, p_lost = exact_product(b, high, b.constant(x, factor[0]))
     p_lost = b.fadd(p_lost, b.fma(low, b.constant(x, factor[0]), b.fmul(high, b.constant(x, factor[1]))))
     top, lost = exact_sum(b, b.fmul(e, b.constant(x, of_two[0])), p)
-    return edges(b, x, b.fadd(top, b.fadd(lost, b.fma(e, b.constant(x, of_two[1]), p_lost))))
+    return with_edges(b, x, b.fadd(top, b.fadd(lost, b.fma(e, b.constant(x, of_two[1]), p_lost))))
 
 
 def log2(b: Assembler[V], x: V) -> V:
@@ -161,7 +151,7 @@ def log1p_of(b: Assembler[V], x: Pair[V]) -> V:
     top, low = log_of_mantissa(b, f)
     low = b.fadd(low, b.fdiv(b.fadd(u_lost, lost), u))
     total, remainder = exact_sum(b, b.fmul(e, b.constant(high, LN2_HIGH)), top)
-    inside = edges(b, u, b.fadd(total, b.fadd(remainder, b.fma(e, b.constant(high, LN2_LOW), low))))
+    inside = with_edges(b, u, b.fadd(total, b.fadd(remainder, b.fma(e, b.constant(high, LN2_LOW), low))))
     is_tiny = b.fcmp_ordered("<", b.fabs(high), b.constant(high, 2.0**-54))
     return b.select(is_tiny, b.fadd(high, lost), inside)
 
@@ -232,7 +222,7 @@ def tanh(b: Assembler[V], x: V) -> V:
 
 
 FUNCTIONS: dict[tuple[type[Op], DType], Function] = {
-    (activation.exp.op, f64): exp,
+    (activation.exp.op, f64): exponential,
     (activation.exp2.op, f64): exp2,
     (activation.expm1.op, f64): expm1,
     (activation.log.op, f64): log,

@@ -17,6 +17,7 @@ from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_dtype_of, expect_rank, expect_shape
+from rlx_core.ops.conversion import bilinear_jvp
 from rlx_core.ops.convolution.geometry import MOST_AXES, Windowed
 from rlx_core.ops.convolution.phases import Phases
 from rlx_core.ops.convolution.ways import (
@@ -54,14 +55,10 @@ class Convolution(Windowed):
     free: ClassVar[tuple[tuple[Place, Place], tuple[Place, Place]]]
     """For each operand, an axis that only it and the result have, and which that is: a batch of this operand alone goes there."""
     groups: Dim = field(default=1, kw_only=True)
+    jvp = bilinear_jvp
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)
-
-    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero):
-            return ZERO if isinstance(t[1], Zero) else self(a, t[1])
-        return self(t[0], b) if isinstance(t[1], Zero) else self(t[0], b) + self(a, t[1])
 
     def expect(self, name: str, a: TensorType, other: str, b: TensorType) -> None:
         """Require two operands of one dtype and rank, with one to three spatial axes."""

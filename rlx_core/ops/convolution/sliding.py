@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Category, Op, define_op
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape
-from rlx_core.ops.conversion import linear_jvp
+from rlx_core.ops.conversion import linear_jvp, operand_batch
 from rlx_core.ops.convolution.geometry import Geometry, Windowed
 from rlx_core.ops.linalg import NUMERIC
 from rlx_core.ops.movement import narrow, pad_axis, spread_size
@@ -30,6 +30,7 @@ class Sliding(Windowed):
     kernel: tuple[int, ...]
 
     jvp = linear_jvp
+    batch = operand_batch
 
     def windows(self) -> Geometry:
         """Return the geometry, which has no padding.
@@ -43,10 +44,6 @@ class Sliding(Windowed):
         if not self.kernel:
             raise ShapeError("the kernel has no axis")
         return geometry
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        result: Value = self(x[0])
-        return result
 
 
 @define_op

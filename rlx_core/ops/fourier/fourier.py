@@ -30,7 +30,7 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import as_axes, reshape
 
-__all__ = ["NORMS", "Fft", "InverseRealFft", "Norm", "RealFft", "fft_axes", "inverse_real_fft", "real_fft"]
+__all__ = ["NORMS", "Fft", "InverseRealFft", "Norm", "RealFft", "inverse_real_fft", "real_fft"]
 
 Norm = Literal["backward", "ortho", "forward"]
 NORMS: tuple[Norm, ...] = ("backward", "ortho", "forward")
@@ -165,9 +165,6 @@ class Fft(Fourier):
         yield Sample("f32[4]")
         yield Rejected("c64[3, 0]", axes=(1,), error=ShapeError, says="axis 1 has 0 elements")
         yield from refused("c64", inverse=True)
-
-
-fft_axes = op_function(Fft)
 
 
 def half(n: Dim) -> Dim:

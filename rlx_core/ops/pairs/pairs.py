@@ -6,20 +6,19 @@ by views: `Real`, `Imag` and `MakeComplex` decompose into these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, c64, c128, f32, f64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank
-from rlx_core.ops.conversion import linear_jvp
+from rlx_core.ops.conversion import linear_jvp, operand_batch
 from rlx_core.ops.samples import Rejected, Sample
 
 
@@ -29,9 +28,7 @@ class Reread(Op):
     category: ClassVar = "movement"
 
     jvp = linear_jvp
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(x[0])
+    batch = operand_batch
 
 
 @define_op

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from attrs import field
-
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ops.convolution.ways import fitted
 from rlx_core.ops.pooling.pool import PoolOp, pool_samples, surrounded
-from rlx_core.ops.pooling.positions import Extreme, extreme_of_nothing, max_pool_backward, pool_positions, taken
+from rlx_core.ops.pooling.positions import Extreme, added_at, extreme_of_nothing, pool_positions, taken
 from rlx_core.ops.reduction import max_axes, min_axes
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.structural import as_axes
 
 
 class ExtremePool(PoolOp):
@@ -39,7 +36,7 @@ class ExtremePool(PoolOp):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:
             return (ZERO,)
-        return (max_pool_backward(self._positions(x), g, sizes=x.shape[2:], **self.attributes()),)
+        return (added_at(g, self._positions(x), x.shape[2:], self.geometry(self.kernel)),)
 
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
         if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
@@ -65,7 +62,6 @@ class MaxPool(ExtremePool):
     """
 
     extreme: ClassVar[Extreme] = "max"
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
 
 
 @define_op
@@ -81,7 +77,6 @@ class MinPool(ExtremePool):
     """
 
     extreme: ClassVar[Extreme] = "min"
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
 
 
 max_pool, min_pool = op_function(MaxPool), op_function(MinPool)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from attrs import field
+
 from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
@@ -12,23 +14,24 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Category
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank
 from rlx_core.ops.convolution.geometry import MOST_AXES, Geometry, Windowed
-from rlx_core.ops.convolution.sliding import sliding_windows
-from rlx_core.ops.convolution.ways import merged, parted
+from rlx_core.ops.convolution.ways import merged, parted, windows_of
 from rlx_core.ops.creation import scalar
 from rlx_core.ops.movement import pad
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.structural import all_batched
+from rlx_core.ops.structural import all_batched, as_axes
+from rlx_core.system.records import frozen
 
-__all__ = ["REAL", "PoolOp", "SpatialPool", "pool_samples", "surrounded", "windows_of"]
+__all__ = ["REAL", "PoolOp", "SpatialPool", "pool_samples", "surrounded"]
 
 REAL = (*INTEGERS, *FLOATS)
 
 
+@frozen(slots=False)
 class SpatialPool(Windowed):
     """An op on the windows of `[n, c, l..]`, independent for each example and channel."""
 
     category: ClassVar[Category] = "reduction"
-    kernel: tuple[int, ...]
+    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
 
     def windows(self, x: TensorType) -> Geometry:
         """Return the windows of an operand with one to three spatial axes.
@@ -80,11 +83,6 @@ def surrounded(x: Value, geometry: Geometry, fill: Any) -> Value:
     """Return `x` with its padding."""
     padded: Value = pad(x, scalar(fill, x.dtype), lo=(0, 0, *geometry.lo), hi=(0, 0, *geometry.hi))
     return padded
-
-
-def windows_of(x: Value, geometry: Geometry) -> Value:
-    """Return `[n, c, k.., o..]` of a padded operand."""
-    return sliding_windows(x, kernel=geometry.kernel, stride=geometry.stride, dilation=geometry.dilation)
 
 
 def pool_samples() -> Iterator[Sample | Rejected]:

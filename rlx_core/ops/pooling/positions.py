@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 from attrs import evolve, field
 
-from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, DType, i32
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape
-from rlx_core.ops.conversion import cast
+from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.types import Shape, TensorType
+from rlx_core.ops.conversion import cast, zero_jvp, zero_vjp
 from rlx_core.ops.convolution.geometry import Geometry
 from rlx_core.ops.convolution.sliding import overlap_add
-from rlx_core.ops.convolution.ways import fitted
+from rlx_core.ops.convolution.ways import fitted, windows_of
 from rlx_core.ops.creation import dim_value, iota, scalar
-from rlx_core.ops.pooling.pool import SpatialPool, pool_samples, windows_of
+from rlx_core.ops.pooling.pool import SpatialPool, pool_samples
 from rlx_core.ops.reduction import max_axes, min_axes
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import as_axes, as_shape, expand, reshape, sum_axes
+from rlx_core.ops.structural import expand, reshape, sum_axes
 
 Extreme = Literal["max", "min"]
 
@@ -53,8 +52,9 @@ class PoolPositions(SpatialPool):
         extreme: "max" or "min".
     """
 
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
     extreme: Extreme = field(default="max", kw_only=True)
+    vjp = zero_vjp
+    jvp = zero_jvp
 
     def infer(self, x: TensorType) -> TensorType:
         counts = self.inner(self.windows(x)).counts(x.shape[2:])
@@ -77,12 +77,6 @@ class PoolPositions(SpatialPool):
         is_match = is_best if inside is None else is_best & inside
         number = expand(cell_numbers(geometry), read.shape)
         return min_axes(where(is_match, number, scalar(geometry.cells, i32)), axes=axes)
-
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero, ...]:
-        return (ZERO,)
-
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Zero:
-        return ZERO
 
     def cost(self, x: TensorType) -> Dim:
         return 4 * self.infer(x).size * self.geometry(self.kernel).cells
@@ -127,67 +121,6 @@ def is_inside(x: Value, geometry: Geometry, counts: Shape) -> Value | None:
     return inside
 
 
-@define_op
-class MaxPoolBackward(SpatialPool):
-    """The cotangent of x in `MaxPool` and `MinPool`: each dy is added to the cell at its position.
-
-    Shapes:
-        positions: i32[n, c, o..]    dy: f[n, c, o..]    ->    dx: f[n, c, sizes..]
-
-    Attributes:
-        sizes: The spatial dims of x.
-        kernel, stride, dilation, lo, hi: The attributes of the pool.
-    """
-
-    sizes: Shape = field(converter=as_shape, kw_only=True)
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
-
-    def infer(self, positions: TensorType, dy: TensorType) -> TensorType:
-        geometry = self.windows(dy)
-        expect_dtype("positions", positions, (i32,))
-        if len(self.sizes) != geometry.rank:
-            raise ShapeError(f"sizes has {len(self.sizes)} numbers for {geometry.rank} spatial axes")
-        expect_shape("dy", dy, (*dy.shape[:2], *geometry.counts(self.sizes)))
-        expect_shape("positions", positions, dy.shape)
-        return dy.with_shape((*dy.shape[:2], *self.sizes))
-
-    def decompose(self, positions: Value, dy: Value) -> Value:
-        geometry = self.geometry(self.kernel)
-        chosen = is_chosen(positions, geometry)
-        spread = where(chosen, with_cells(dy, geometry), 0)
-        ends = zip(geometry.lo, self.sizes, geometry.hi, strict=True)
-        padded = overlap_add(
-            spread, sizes=tuple(lo + n + hi for lo, n, hi in ends), stride=self.stride, dilation=self.dilation
-        )
-        return fitted(padded, tuple(-n for n in geometry.lo), tuple(-n for n in geometry.hi))
-
-    def cost(self, positions: TensorType, dy: TensorType) -> Dim:
-        return 2 * dy.size * self.geometry(self.kernel).cells
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        for d in ("f32", "f64", "f16", "bf16", "i32"):
-            yield Sample(
-                "i32[2, 3, 3]", f"{d}[2, 3, 3]", sizes=(6,), kernel=(2,), stride=(2,), ranges={"positions": (0, 1)}
-            )
-        yield Sample("i32[2, 2, 3, 6]", "f32[2, 2, 3, 6]", sizes=(5, 6), kernel=(3, 2), stride=(2, 1), lo=(1, 0),
-                     hi=(1, 1), ranges={"positions": (0, 6)})  # fmt: skip
-        yield Sample("i32[1, 2, 3, 4]", "f32[1, 2, 3, 4]", sizes=(6, 5), kernel=(2, 2), dilation=(3, 1),
-                     ranges={"positions": (0, 3)})  # fmt: skip
-        yield Rejected(
-            "i32[2, 3, 3]", "f32[2, 3, 3]", sizes=(9,), kernel=(2,), error=ShapeError, says="must be [2, 3, 8]"
-        )
-        yield Rejected(
-            "i32[2, 3, 3]", "f32[2, 3, 3]", sizes=(4, 4), kernel=(2,), error=ShapeError, says="2 numbers for 1"
-        )
-        yield Rejected(
-            "f32[2, 3, 3]", "f32[2, 3, 3]", sizes=(4,), kernel=(2,), error=DtypeError, says="positions must be"
-        )
-
-
-max_pool_backward = op_function(MaxPoolBackward)
-
-
 def with_cells(y: Value, geometry: Geometry) -> Value:
     """Return `[n, c, o..]` as `[n, c, 1.., o..]`, which broadcasts against windows."""
     return reshape(y, (*y.shape[:2], *(1,) * geometry.rank, *y.shape[2:]))
@@ -205,4 +138,12 @@ def taken(x: Value, positions: Value, geometry: Geometry) -> Value:
     return sum_axes(where(is_chosen(positions, geometry), windows_of(x, geometry), 0), axes=axes)
 
 
-OPS: tuple[type[Op], ...] = (PoolPositions, MaxPoolBackward)
+def added_at(dy: Value, positions: Value, sizes: Shape, geometry: Geometry) -> Value:
+    """Return `[n, c, sizes..]` in which each dy is added to the cell at the position of its window: the transpose of `taken`."""
+    spread = where(is_chosen(positions, geometry), with_cells(dy, geometry), 0)
+    padded_sizes = tuple(lo + n + hi for lo, n, hi in zip(geometry.lo, sizes, geometry.hi, strict=True))
+    padded = overlap_add(spread, sizes=padded_sizes, stride=geometry.stride, dilation=geometry.dilation)
+    return fitted(padded, tuple(-n for n in geometry.lo), tuple(-n for n in geometry.hi))
+
+
+OPS: tuple[type[Op], ...] = (PoolPositions,)

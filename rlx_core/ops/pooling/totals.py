@@ -18,7 +18,7 @@ from rlx_core.ops.pooling.pool import PoolOp, pool_samples
 from rlx_core.ops.reduction import averaged, mean_axes, prod_axes
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.structural import as_axes, sum_axes
+from rlx_core.ops.structural import sum_axes
 
 
 @define_op
@@ -33,7 +33,6 @@ class SumPool(PoolOp):
         stride, dilation, lo, hi: See `Windowed`.
     """
 
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
     jvp = linear_jvp
 
     def over(self, windows: Value, axes: tuple[int, ...]) -> Value:
@@ -60,7 +59,6 @@ class AvgPool(PoolOp):
         count_include_pad: Whether padding is averaged, as zeros.
     """
 
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
     count_include_pad: bool = field(default=True, kw_only=True)
     jvp = linear_jvp
 
@@ -104,8 +102,6 @@ class ProdPool(PoolOp):
         kernel: The size of a window along each spatial axis.
         stride, dilation, lo, hi: See `Windowed`.
     """
-
-    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
 
     def fill(self, x: Value) -> Any:
         return 1

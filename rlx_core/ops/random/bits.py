@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape
 from rlx_core.ops.bitwise import bitwise_left_shift, bitwise_or, bitwise_right_shift
-from rlx_core.ops.conversion import cast
+from rlx_core.ops.conversion import cast, operand_batch, zero_jvp, zero_vjp
 from rlx_core.ops.creation import iota, scalar
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.random.philox import RandomWord
@@ -51,6 +51,9 @@ class RandomBits(Op):
     shape: Shape = field(converter=as_shape)
     dtype: DType = field(default=u32, validator=one_of(u32, u64))
     category: ClassVar = "boundary"
+    vjp = zero_vjp
+    jvp = zero_jvp
+    batch = operand_batch
 
     def infer(self, key: TensorType) -> TensorType:
         expect_dtype("key", key, (u32,), "u32")
@@ -62,16 +65,6 @@ class RandomBits(Op):
         each = joined_key(key)
         position = reshape(iota(axis=0, shape=(product(self.shape),), dtype=u64), self.shape)
         result: Value = RandomWord(self.dtype)(reshape(each, (*each.shape, *(1,) * len(self.shape))), position)
-        return result
-
-    def vjp(self, g: Value, key: Value, *, y: Value) -> tuple[Zero]:
-        return (ZERO,)
-
-    def jvp(self, t: Sequence[Any], key: Value, *, y: Value) -> Zero:
-        return ZERO
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        result: Value = self(x[0])
         return result
 
     def cost(self, key: TensorType) -> Dim:

@@ -17,7 +17,6 @@ import numpy as np
 
 from rlx_core.errors import ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
@@ -30,7 +29,7 @@ from rlx_core.ops.gamma import digamma
 from rlx_core.ops.random.refusing import undifferentiated
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import all_batched, reshape
+from rlx_core.ops.structural import joint_batch, reshape
 
 __all__ = ["FollowingShape", "following", "slope_of_logarithm"]
 
@@ -88,6 +87,7 @@ class FollowingShape(CustomDerivative, Op):
     category: ClassVar[Category] = "elementwise"
     is_of_meaning: ClassVar[bool] = False
     what: str
+    batch = joint_batch
 
     def infer(self, z: TensorType, a: TensorType) -> TensorType:
         expect_dtype("z", z, FLOATS, "float")
@@ -111,9 +111,6 @@ class FollowingShape(CustomDerivative, Op):
 
     def jvp(self, t: Sequence[Value | Zero], z: Value, a: Value, *, y: Value) -> Value | Zero:
         return ZERO if isinstance(t[1], Zero) else t[1] * self._slope(z, a)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(*all_batched(size, x, is_batched))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

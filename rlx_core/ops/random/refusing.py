@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Category, Op, define_op
 from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import TensorType, expect_dtype
+from rlx_core.ops.conversion import operand_batch
 from rlx_core.ops.samples import Rejected, Sample
 
 __all__ = ["Undifferentiated", "undifferentiated"]
@@ -36,6 +36,7 @@ class Undifferentiated(CustomDerivative, Op):
     category: ClassVar[Category] = "elementwise"
     is_refusing: ClassVar[bool] = True
     what: str
+    batch = operand_batch
 
     def infer(self, x: TensorType) -> TensorType:
         expect_dtype("x", x, FLOATS, "float")
@@ -52,9 +53,6 @@ class Undifferentiated(CustomDerivative, Op):
 
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> tuple[None]:
         return (None,)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(x[0])
 
     def why_unstated(self) -> tuple[str, str]:
         return (

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 from attrs import field
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Category, Op, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank
 from rlx_core.ops.along_axis import move_axis
-from rlx_core.ops.conversion import as_dtype, linear_jvp
+from rlx_core.ops.conversion import as_dtype, linear_jvp, operand_batch
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.resize.places import COORDINATES, METHODS, Coordinates, Method, nearest, shares, taps
@@ -60,6 +59,7 @@ class Resize(Op):
     antialias: bool = False
     category: ClassVar[Category] = "reduction"
     jvp = linear_jvp
+    batch = operand_batch
 
     def infer(self, x: TensorType) -> TensorType:
         if self.method != "nearest":
@@ -102,10 +102,6 @@ class Resize(Op):
             total = term if total is None else total + term
         assert total is not None, "every method reads a cell"
         return total
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        result: Value = self(x[0])
-        return result
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -169,8 +169,13 @@ def pass_of(rules: RuleSet) -> type[Pass]:
             active = self.rules_applied.without(self.disable)
             return each_graph(graph, lambda g: apply_rules(g, active, self.rounds))
 
-    ApplyRules.__doc__ = (
+    ApplyRules.__doc__ = manual_of(rules)
+    return ApplyRules
+
+
+def manual_of(rules: RuleSet) -> str:
+    """Return the documentation of a pass that applies a rule set."""
+    return (
         f"{rules.doc}\n\nAttributes:\n    disable: Names of rules that do not run.\n"
         "    rounds: The most times the graph is walked; reported if rules still fire then."
     )
-    return ApplyRules

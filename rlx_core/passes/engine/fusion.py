@@ -7,6 +7,7 @@ reason.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
@@ -15,19 +16,40 @@ from attrs.validators import ge
 from rlx_core.ir.graph import Graph, Node, Value, probe
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_core.passes.engine.apply_rules import ROUNDS, apply_rules
+from rlx_core.passes.engine.apply_rules import ROUNDS, apply_rules, manual_of
 from rlx_core.passes.engine.base import LOWERED, Context, Pass, RefusalView, Result, define_pass, each_graph, field
 from rlx_core.passes.engine.rules import Declined, RuleSet
 from rlx_core.passes.engine.splice import Draft
 from rlx_core.system.records import frozen
-
-__all__ = ["Accepted", "Judge", "claims", "declined_if_kept", "fusion_of", "refusal_of", "users_outside"]
 
 
 def claims(context: Context, ops: Collection[type[Op]]) -> bool:
     """Return whether the target has kernels for any of `ops`; without a target, or kernels, everything is claimed."""
     claimed = frozenset() if context.target is None else context.target.kernels.claimed
     return not claimed or any(op.name in claimed for op in ops)
+
+
+class FusionPass(Pass):
+    """A pass that groups nodes into ops of `makes`, for targets with kernels for those."""
+
+    is_fusion: ClassVar[bool] = True
+    requires: ClassVar = frozenset({LOWERED})
+    makes: ClassVar[tuple[type[Op], ...]]
+
+    @abstractmethod
+    def fuse(self, graph: Graph, context: Context) -> Result:
+        """Return one graph with its fusions; graphs nested in it are done."""
+
+    def run(self, graph: Graph, context: Context) -> Result:
+        if not claims(context, self.makes):
+            return Result.unchanged(graph)
+        return each_graph(graph, lambda g: self.fuse(g, context))
+
+
+def both_orders(node: Node) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
+    """Return the operands of a sum or a product in both orders."""
+    left, right = node.present()
+    return (left, right), (right, left)
 
 
 def refusal_of(context: Context, node: Node) -> Declined | None:
@@ -79,30 +101,23 @@ class Accepted:
         return None
 
 
-def fusion_of(rules: RuleSet, makes: tuple[type[Op], ...]) -> type[Pass]:
-    """The pass that applies a rule set whose results are `makes`; it has the set's name and manual."""
+def fusion_of(rules: RuleSet, ops: tuple[type[Op], ...]) -> type[Pass]:
+    """The pass that applies a rule set whose results are `ops`; it has the set's name and manual."""
     domain, _, short = rules.name.partition(".")
 
     @define_pass(short, domain=domain)
-    class Fusion(Pass):
+    class Fusion(FusionPass):
         rules_applied: ClassVar[RuleSet] = rules
-        is_fusion: ClassVar[bool] = True
-        requires: ClassVar = frozenset({LOWERED})
+        makes: ClassVar = ops
 
         disable: tuple[str, ...] = ()
         rounds: int = field(default=ROUNDS, validator=ge(1))
 
-        def run(self, graph: Graph, context: Context) -> Result:
-            if not claims(context, makes):
-                return Result.unchanged(graph)
+        def fuse(self, graph: Graph, context: Context) -> Result:
             active = self.rules_applied.without(self.disable)
-            accepted = Accepted(context, makes)
-            return each_graph(graph, lambda g: apply_rules(g, active, self.rounds, accepted))
+            return apply_rules(graph, active, self.rounds, Accepted(context, self.makes))
 
-    Fusion.__doc__ = (
-        f"{rules.doc}\n\nAttributes:\n    disable: Names of rules that do not run.\n"
-        "    rounds: The most times the graph is walked; reported if rules still fire then."
-    )
+    Fusion.__doc__ = manual_of(rules)
     Fusion.__name__ = Fusion.__qualname__ = "".join(word.title() for word in short.split("-"))
     return Fusion
 

@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, as_res
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.rewrite import copy_node
-from rlx_core.passes.engine.base import Result
+from rlx_core.passes.engine.base import Miss, Result
 from rlx_core.passes.engine.contraction import Contraction
 from rlx_core.passes.engine.splice import draft
 from rlx_core.system.records import frozen
@@ -69,14 +69,13 @@ class Grouping:
         return self.contraction.depends(values, on)
 
 
-def regroup(grouping: Grouping, by: str) -> Result:
-    """The graph with every group replaced; counts are by rule.
+def regroup(grouping: Grouping, by: str, misses: Sequence[Miss] = ()) -> Result:
+    """The graph with every group replaced; counts are by rule, and `misses` are those of the search.
 
     Whatever gives an output afterwards has the name of the member that gave it before.
     """
-    if not grouping.groups:
-        return Result.unchanged(grouping.graph)
-    return Regrouping(grouping, by).run()
+    result = Regrouping(grouping, by).run() if grouping.groups else Result.unchanged(grouping.graph)
+    return evolve(result, misses=misses)
 
 
 class Regrouping:

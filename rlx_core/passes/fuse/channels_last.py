@@ -17,7 +17,7 @@ from rlx_core.ir.graph import Graph, Node, Value, as_results
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import normalize_axes, normalize_axis
-from rlx_core.ops.batch_norm_backward import ChannelOp
+from rlx_core.ops.batch_norm import ChannelOp
 from rlx_core.ops.convolution import channels_last
 from rlx_core.ops.convolution.conv import Conv, ConvBackwardInput, ConvBackwardWeight, Convolution
 from rlx_core.ops.convolution.folded import FoldedMatMul
@@ -28,8 +28,8 @@ from rlx_core.ops.pooling.extremes import ExtremePool
 from rlx_core.ops.pooling.pool import PoolOp
 from rlx_core.ops.pooling.totals import AvgPool, SumPool
 from rlx_core.ops.structural import Expand, Reduction, Transpose, reshape
-from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_pass, each_graph
-from rlx_core.passes.engine.fusion import claims
+from rlx_core.passes.engine.base import Context, Result, define_pass
+from rlx_core.passes.engine.fusion import FusionPass
 from rlx_core.passes.engine.sweep import sweep
 from rlx_core.passes.fuse.mark_elementwise_regions import is_step
 
@@ -40,29 +40,21 @@ FEWEST_RESULTS: Final = 8
 
 
 @define_pass("channels-last")
-class ChannelsLast(Pass):
+class ChannelsLast(FusionPass):
     """Make convolutions products with rows that are windows, where the target reads such rows where they lie.
 
     Only f32 and f64, and only if there is a convolution of more than one cell: products alone need no other layout.
     """
 
-    is_fusion: ClassVar[bool] = True
-    requires: ClassVar = frozenset({LOWERED})
+    makes: ClassVar = (FoldedMatMul,)
 
-    def run(self, graph: Graph, context: Context) -> Result:
-        if not claims(context, (FoldedMatMul,)):
+    def fuse(self, graph: Graph, context: Context) -> Result:
+        chosen = [n for n in graph.nodes if isinstance(n.op, Convolution) and is_wanted(n)]
+        if not any(geometry_of(n).cells > 1 for n in chosen):
             return Result.unchanged(graph)
-        return each_graph(graph, relaid)
-
-
-def relaid(graph: Graph) -> Result:
-    """Return `graph` with its convolutions, and the ops between them, in channels-last dims."""
-    chosen = [n for n in graph.nodes if isinstance(n.op, Convolution) and is_wanted(n)]
-    if not any(geometry_of(n).cells > 1 for n in chosen):
-        return Result.unchanged(graph)
-    walk = ChannelsLastWalk()
-    rebuilt, values = rebuild(graph, walk.replace, by=ChannelsLast.name)
-    return Result(rebuilt, values, {"moved": walk.count}).then(sweep(rebuilt))
+        walk = ChannelsLastWalk()
+        rebuilt, values = rebuild(graph, walk.replace, by=self.name)
+        return Result(rebuilt, values, {"moved": walk.count}).then(sweep(rebuilt))
 
 
 def geometry_of(node: Node) -> Geometry:

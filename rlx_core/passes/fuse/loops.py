@@ -21,9 +21,9 @@ from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused_loop import ABSENT, FusedLoop, LoopStep
 from rlx_core.ops.region import ElementwiseRegion
-from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
+from rlx_core.passes.engine.base import Context, Miss, Result, define_pass, field
 from rlx_core.passes.engine.bound_values import bound_nodes
-from rlx_core.passes.engine.fusion import Judge, claims
+from rlx_core.passes.engine.fusion import FusionPass, Judge
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.passes.engine.rules import Declined
 from rlx_core.passes.fuse.mark_elementwise_regions import inputs_of, is_read_around, sorted_nodes
@@ -45,7 +45,7 @@ VIEWS = 3
 
 
 @define_pass("fuse-loops")
-class FuseLoops(Pass):
+class FuseLoops(FusionPass):
     """Run neighbouring loop nests as one, where the target generates kernels from ops' definitions and the cost model agrees.
 
     A loop of several nests holds at most as many element-wise ops as the target allows in a region.
@@ -55,20 +55,15 @@ class FuseLoops(Pass):
         siblings: Whether loops that read the same data join, or only those of which one reads the other's result.
     """
 
-    is_fusion: ClassVar[bool] = True
-    requires: ClassVar = frozenset({LOWERED})
+    makes: ClassVar = (FusedLoop,)
 
     steps: int = field(default=24, validator=ge(2))
     inputs: int = field(default=16, validator=ge(1))
     siblings: bool = True
 
-    def run(self, graph: Graph, context: Context) -> Result:
-        if not claims(context, (FusedLoop,)):
-            return Result.unchanged(graph)
-        fused = each_graph(graph, lambda g: ProducerFusion(g, context, self).run())
-        return (
-            fused.then(each_graph(fused.graph, lambda g: Siblings(g, context, self).run())) if self.siblings else fused
-        )
+    def fuse(self, graph: Graph, context: Context) -> Result:
+        fused = ProducerFusion(graph, context, self).run()
+        return fused.then(Siblings(fused.graph, context, self).run()) if self.siblings else fused
 
 
 @frozen(eq=False)
@@ -141,10 +136,6 @@ class FusionSearch:
         assert isinstance(loop.group.make, FusedLoop), "several nodes become a fused loop"
         return self.judge(loop.group.make, [v.type for v in loop.group.inputs])[1]
 
-    def finish(self, grouping: Grouping, by: str, misses: Sequence[Miss]) -> Result:
-        result = regroup(grouping, by)
-        return Result(result.graph, result.values, result.counts, misses)
-
 
 class ProducerFusion(FusionSearch):
     """Fusion of loops with their producers."""
@@ -163,7 +154,7 @@ class ProducerFusion(FusionSearch):
             else:
                 added = grouping.add(candidate.group)
                 assert added, "a loop grows only by nodes that keep it free of cycles"
-        return self.finish(grouping, self.limits.name, misses)
+        return regroup(grouping, self.limits.name, misses)
 
     def grown(self, grouping: Grouping, last: Node) -> Loop | None:
         """The largest loop that ends in `last`."""
@@ -216,7 +207,7 @@ class Siblings(FusionSearch):
             for i, first in enumerate(nodes):
                 for second in nodes[i + 1 : i + 1 + NEIGHBOURS]:
                     self.join(grouping, value, first, second)
-        return self.finish(grouping, self.limits.name, ())
+        return regroup(grouping, self.limits.name)
 
     def join(self, grouping: Grouping, value: Value, first: Node, second: Node) -> None:
         if first in grouping.group_of or second in grouping.group_of or not self.may_meet(value, first, second):

@@ -17,16 +17,16 @@ from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import Shape
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
-from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
+from rlx_core.passes.engine.base import Context, Miss, Result, define_pass, field
 from rlx_core.passes.engine.bound_values import bound_nodes
-from rlx_core.passes.engine.fusion import Judge, claims
+from rlx_core.passes.engine.fusion import FusionPass, Judge
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 
 __all__ = ["MarkElementwiseRegions", "is_step", "region_of"]
 
 
 @define_pass("mark-elementwise-regions")
-class MarkElementwiseRegions(Pass):
+class MarkElementwiseRegions(FusionPass):
     """Make regions of element-wise ops, where the target has a kernel for them.
 
     Attributes:
@@ -34,21 +34,15 @@ class MarkElementwiseRegions(Pass):
         shares: Whether values that nodes outside read as well may be inside; they are further results of the region then.
     """
 
-    is_fusion: ClassVar[bool] = True
-    requires: ClassVar = frozenset({LOWERED})
+    makes: ClassVar = (ElementwiseRegion,)
 
     steps: int | None = field(default=None, validator=optional(ge(2)))
     inputs: int | None = field(default=None, validator=optional(ge(1)))
     shares: bool = True
 
-    def run(self, graph: Graph, context: Context) -> Result:
-        if not claims(context, (ElementwiseRegion,)):
-            return Result.unchanged(graph)
+    def fuse(self, graph: Graph, context: Context) -> Result:
         target_limits = (None, None) if context.target is None else context.target.region_limits
         limits = (self.steps or target_limits[0], self.inputs or target_limits[1])
-        return each_graph(graph, lambda g: self.mark(g, limits, context))
-
-    def mark(self, graph: Graph, limits: tuple[int | None, int | None], context: Context) -> Result:
         grouping, misses, bound, judge = Grouping(graph), [], bound_nodes(graph), Judge(context)
         for node in reversed(graph.nodes):
             if not is_step(node) or node in grouping.group_of:
@@ -64,8 +58,7 @@ class MarkElementwiseRegions(Pass):
                 assert added, "a region grows only by nodes that keep it free of cycles"
             else:
                 misses.append(Miss("mark-elementwise-regions/region", node.label, refusal.reason, refusal.kind))
-        result = regroup(grouping, self.name)
-        return Result(result.graph, result.values, result.counts, misses)
+        return regroup(grouping, self.name, misses)
 
 
 def is_step(node: Node) -> bool:

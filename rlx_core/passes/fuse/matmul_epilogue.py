@@ -23,8 +23,8 @@ from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
-from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph
-from rlx_core.passes.engine.fusion import Judge, claims, declined_if_kept
+from rlx_core.passes.engine.base import Context, Miss, Result, define_pass
+from rlx_core.passes.engine.fusion import FusionPass, Judge, declined_if_kept
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.passes.fuse.mark_elementwise_regions import is_step, region_of
 
@@ -37,19 +37,13 @@ PRODUCTS = (FusedMatMulEpilogue, FusedMatMulPrologue, FoldedMatMul)
 
 
 @define_pass("fuse-matmul-epilogue")
-class FuseMatMulEpilogue(Pass):
+class FuseMatMulEpilogue(FusionPass):
     """Compute element-wise ops on the sums of the product that they read, where the target's kernel takes them.
 
     Of several products the last one takes the region: all that the region reads is there by then.
     """
 
-    is_fusion: ClassVar[bool] = True
-    requires: ClassVar = frozenset({LOWERED})
-
-    def run(self, graph: Graph, context: Context) -> Result:
-        if not claims(context, (FusedMatMulEpilogue,)):
-            return Result.unchanged(graph)
-        return each_graph(graph, lambda g: self.fuse(g, context))
+    makes: ClassVar = (FusedMatMulEpilogue,)
 
     def fuse(self, graph: Graph, context: Context) -> Result:
         grouping, misses, judge = Grouping(graph), [], Judge(context)
@@ -64,8 +58,7 @@ class FuseMatMulEpilogue(Pass):
                     break
             else:
                 misses += [declined] if declined else []
-        result = regroup(grouping, self.name)
-        return evolve(result, misses=misses)
+        return regroup(grouping, self.name, misses)
 
 
 def candidates(graph: Graph, node: Node) -> Iterator[Group]:

@@ -16,8 +16,8 @@ from rlx_core.ops.fused_loop import FusedLoop, LoopStep
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Reshape, Sum, Transpose
-from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_pass, each_graph
-from rlx_core.passes.engine.fusion import claims, refusal_of
+from rlx_core.passes.engine.base import Context, Result, define_pass
+from rlx_core.passes.engine.fusion import FusionPass, refusal_of
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 
 __all__ = ["FIRST", "SECOND", "FuseProductSums", "epilogue_with_sums", "product_with_sums"]
@@ -27,24 +27,18 @@ FIRST, SECOND = 0, 1
 
 
 @define_pass("fuse-product-sums")
-class FuseProductSums(Pass):
+class FuseProductSums(FusionPass):
     """Multiply matrices and add up a factor's rows (of the second) or columns (of the first) at once, or the rows of a product
     with its epilogue, where the target's library does.
 
     It comes before `fuse-matmul-epilogue`, so that readers of such a product stay outside, and once more after it.
     """
 
-    is_fusion: ClassVar[bool] = True
-    requires: ClassVar = frozenset({LOWERED})
-
-    def run(self, graph: Graph, context: Context) -> Result:
-        if context.target is None or not claims(context, (FusedLoop,)):
-            return Result.unchanged(graph)
-        return each_graph(graph, lambda g: self.fuse(g, context))
+    makes: ClassVar = (FusedLoop,)
 
     def fuse(self, graph: Graph, context: Context) -> Result:
         grouping = Grouping(graph)
-        for node in graph.nodes:
+        for node in () if context.target is None else graph.nodes:
             for group in candidates(graph, node):
                 if refusal_of(context, probe(group)) is None and grouping.add(group):
                     break

@@ -15,8 +15,8 @@ from rlx_core.ir.types import normalize_axes
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.fused import FusedResidualLN, FusedResidualRmsNorm
 from rlx_core.ops.normalization import LayerNorm, RmsNorm
-from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph
-from rlx_core.passes.engine.fusion import claims, refusal_of
+from rlx_core.passes.engine.base import Context, Miss, Result, define_pass
+from rlx_core.passes.engine.fusion import FusionPass, both_orders, claims, refusal_of
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.passes.engine.rules import Declined
 from rlx_core.passes.engine.splice import draft
@@ -25,29 +25,24 @@ from rlx_core.system.records import frozen
 __all__ = ["FuseResidualNorm"]
 
 Fused = type[FusedResidualLN] | type[FusedResidualRmsNorm]
-Kinds = dict[type[Op], Fused]
 
-FUSED: Kinds = {LayerNorm: FusedResidualLN, RmsNorm: FusedResidualRmsNorm}
+FUSED: dict[type[Op], Fused] = {LayerNorm: FusedResidualLN, RmsNorm: FusedResidualRmsNorm}
 
 
 @define_pass("fuse-residual-norm")
-class FuseResidualNorm(Pass):
+class FuseResidualNorm(FusionPass):
     """Fuse `norm(x + residual [+ bias])` over the last axis; a sum with other users becomes a second result.
 
     Attributes:
         with_sum: Whether the form that also returns the sum may be used; without it a sum with other users stays alone.
     """
 
-    is_fusion: ClassVar[bool] = True
-    requires: ClassVar = frozenset({LOWERED})
+    makes: ClassVar = tuple(FUSED.values())
 
     with_sum: bool = True
 
-    def run(self, graph: Graph, context: Context) -> Result:
+    def fuse(self, graph: Graph, context: Context) -> Result:
         kinds = {norm: fused for norm, fused in FUSED.items() if claims(context, (fused,))}
-        return each_graph(graph, lambda g: self.fuse(g, kinds, context)) if kinds else Result.unchanged(graph)
-
-    def fuse(self, graph: Graph, kinds: Kinds, context: Context) -> Result:
         grouping, misses = Grouping(graph), []
         for node in graph.nodes:
             if type(node.op) not in kinds:
@@ -57,8 +52,7 @@ class FuseResidualNorm(Pass):
                 outcome = Declined("an operand of the norm depends on the sum", "NotFused")
             if isinstance(outcome, Declined):
                 misses.append(Miss("fuse-residual-norm/residual-norm", node.label, outcome.reason, outcome.kind))
-        result = regroup(grouping, self.name)
-        return Result(result.graph, result.values, result.counts, misses)
+        return regroup(grouping, self.name, misses)
 
     def find(self, graph: Graph, norm: Node, fused: Fused, context: Context) -> Group | Declined | None:
         """Return the group that ends in `norm`; the first reading of its operand as a residual sum that the target runs."""
@@ -111,22 +105,18 @@ def residual_sums(graph: Graph, norm: Node) -> Iterator[ResidualSum]:
     outer = operand_sum(norm.operands[0], norm)
     if outer is None:
         return
-    for inner_value, residual in (outer.operands, outer.operands[::-1]):
-        assert inner_value is not None, "a sum has two operands"
-        assert residual is not None, "a sum has two operands"
+    for inner_value, residual in both_orders(outer):
         inner = operand_sum(inner_value, norm)
         if inner is None or residual.type != norm.type or graph.uses[inner_value] != (outer,):
             continue
-        for x, bias in (inner.operands, inner.operands[::-1]):
-            assert x is not None, "a sum has two operands"
-            assert bias is not None, "a sum has two operands"
+        for x, bias in both_orders(inner):
             # (x + bias) + residual is not x + residual + bias to the last bit, so the sum must not be seen by others.
             is_seen = outer.result in graph.output_set or len(graph.uses[outer.result]) > 1
             is_match = x.type == norm.type and bias.shape == norm.type.shape[-1:]
             if is_match and not is_seen and inner_value not in graph.output_set:
                 yield ResidualSum((inner, outer), x, residual, bias)
-    x, residual = outer.operands
-    if x is not None and residual is not None and x.type == residual.type == norm.type:
+    x, residual = outer.present()
+    if x.type == residual.type == norm.type:
         yield ResidualSum((outer,), x, residual)
 
 

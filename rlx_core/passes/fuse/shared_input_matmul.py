@@ -17,9 +17,9 @@ from rlx_core.ir.op import Op
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.movement import concat, narrow
-from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
+from rlx_core.passes.engine.base import Context, Miss, Result, define_pass, field
 from rlx_core.passes.engine.bound_values import is_bound
-from rlx_core.passes.engine.fusion import claims
+from rlx_core.passes.engine.fusion import FusionPass
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.system.records import frozen
 
@@ -27,7 +27,7 @@ __all__ = ["FuseSharedInputMatMul"]
 
 
 @define_pass("fuse-shared-input-matmul")
-class FuseSharedInputMatMul(Pass):
+class FuseSharedInputMatMul(FusionPass):
     """Join products of one value with several bound weights into one product, of which each takes its columns.
 
     Products with a bias and the same activation join with their biases.
@@ -36,22 +36,16 @@ class FuseSharedInputMatMul(Pass):
         least: The fewest products that are joined.
     """
 
-    is_fusion: ClassVar[bool] = True
-    requires: ClassVar = frozenset({LOWERED})
+    makes: ClassVar = (MatMul,)
 
     least: int = field(default=2, validator=ge(2))
 
-    def run(self, graph: Graph, context: Context) -> Result:
-        return each_graph(graph, self.fuse) if claims(context, (MatMul,)) else Result.unchanged(graph)
-
-    def fuse(self, graph: Graph) -> Result:
+    def fuse(self, graph: Graph, context: Context) -> Result:
         candidates: dict[tuple[Value, Op], list[Node]] = {}
         misses: list[Miss] = []
         for node in graph.nodes:
             if is_product(node):
-                x = node.operands[0]
-                assert x is not None, "products have two operands"
-                candidates.setdefault((x, node.op), []).append(node)
+                candidates.setdefault((next(node.present()), node.op), []).append(node)
         grouping = Grouping(graph)
         for members in candidates.values():
             joined = [n for n in members if is_joinable(n)]
@@ -63,8 +57,7 @@ class FuseSharedInputMatMul(Pass):
                     )
                 continue
             self.add(grouping, joined)
-        result = regroup(grouping, self.name)
-        return Result(result.graph, result.values, result.counts, misses)
+        return regroup(grouping, self.name, misses)
 
     def add(self, grouping: Grouping, members: Sequence[Node]) -> None:
         """Group as many of `members` as do not depend on one another."""

@@ -81,9 +81,7 @@ def of_products(match: Match) -> Value | Declined | None:
 
 
 def operands(product: Node) -> tuple[Value, Value]:
-    left, right = product.operands
-    assert left is not None, "both operands of a product are required"
-    assert right is not None, "both operands of a product are required"
+    left, right = product.present()
     return left, right
 
 

@@ -27,9 +27,9 @@ from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.linalg import MatMul, reshaped
 from rlx_core.ops.structural import Reshape
-from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
+from rlx_core.passes.engine.base import Context, Miss, Result, define_pass, field
 from rlx_core.passes.engine.bound_values import EXPANSION, bound_nodes
-from rlx_core.passes.engine.fusion import Judge, claims
+from rlx_core.passes.engine.fusion import FusionPass, Judge
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.system.records import frozen
 
@@ -46,26 +46,20 @@ UNKNOWN_INDICES = 64
 
 
 @define_pass("fuse-weight-loads")
-class FuseWeightLoads(Pass):
+class FuseWeightLoads(FusionPass):
     """Compute a weight from narrower parameters where a product or a gather reads it, if a kernel of the target does so.
 
     Attributes:
         weights: `packed` keeps narrow weights; `expanded` computes wide ones once, when parameters are bound.
     """
 
-    is_fusion: ClassVar[bool] = True
-    requires: ClassVar = frozenset({LOWERED})
+    makes: ClassVar = (FusedMatMulPrologue, FusedLoop)
 
     weights: Literal["packed", "expanded"] = field(default="packed", validator=in_(("packed", "expanded")))
 
-    def run(self, graph: Graph, context: Context) -> Result:
-        if self.weights == "expanded" or not claims(context, (FusedMatMulPrologue, FusedLoop)):
-            return Result.unchanged(graph)
-        return each_graph(graph, lambda g: self.fuse(g, context))
-
     def fuse(self, graph: Graph, context: Context) -> Result:
         readers = {n: w for n in graph.nodes if (w := computed_weight(n)) is not None}
-        if not readers:
+        if self.weights == "expanded" or not readers:
             return Result.unchanged(graph)
         grouping, misses, judge, bound = Grouping(graph), list[Miss](), Judge(context), bound_nodes(graph)
         for node, weight in readers.items():
@@ -84,8 +78,7 @@ class FuseWeightLoads(Pass):
             else:
                 make = partial(in_shape, op, node.result.shape)
                 grouping.add(Group((node,), fused.operands, node.results, make, node.op.name))
-        result = regroup(grouping, self.name)
-        return Result(result.graph, result.values, result.counts, misses)
+        return regroup(grouping, self.name, misses)
 
 
 @frozen(eq=False)
@@ -118,22 +111,20 @@ def computed_weight(node: Node) -> Value | None:
     run reads only a part.
     """
     if isinstance(node.op, MatMul) and node.op.acc_dtype is None:
-        weight = node.operands[1]
-        is_weight = weight is not None and weight.ndim == 2
+        _, weight = node.present()
+        is_weight = weight.ndim == 2
     elif isinstance(node.op, Gather) and node.op.axis == 0 and node.op.batch_dims == 0:
-        weight = node.operands[0]
-        is_weight = weight is not None and reads_a_part(node)
+        weight, _ = node.present()
+        is_weight = reads_a_part(node)
     else:
         return None
-    if weight is None or not is_weight or not weight.type.is_static or weight.node.is_leaf:
-        return None
-    return weight if weight.type.static_nbytes > 0 else None
+    is_weight = is_weight and weight.type.is_static and not weight.node.is_leaf
+    return weight if is_weight and weight.type.static_nbytes > 0 else None
 
 
 def reads_a_part(gather: Node) -> bool:
     """Return whether a gather yields fewer elements than its table has; an unknown number of indices counts as a few."""
-    table = gather.operands[0]
-    assert table is not None, "a gather has two operands"
+    table, _ = gather.present()
     counted = prod(d if isinstance(d, int) else UNKNOWN_INDICES for d in gather.result.shape)
     return table.type.is_static and counted < table.type.size
 
@@ -157,8 +148,7 @@ def product_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead
     """Return a product that computes its weight, or `None` if the weight is no load."""
     rows, columns = weight.type.static_shape
     load = load_of(weight, bound, lambda primitives: (*divided(primitives, rows, columns), columns))
-    x = node.operands[0]
-    assert x is not None, "a product has two operands"
+    x, _ = node.present()
     return None if load is None else LoadedRead(FusedMatMulPrologue(load.loop), (x, *load.sources))
 
 
@@ -166,8 +156,7 @@ def gather_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead 
     """Return a loop that computes those rows of a table that are read, or `None` if the table is no load."""
     rows, *row_shape = weight.type.static_shape
     load = load_of(weight, bound, lambda primitives: (rows, *divided(primitives, prod(row_shape), rows)))
-    indices = node.operands[1]
-    assert indices is not None, "a gather has two operands"
+    _, indices = node.present()
     if load is None:
         return None
     sources = (*load.sources, indices)

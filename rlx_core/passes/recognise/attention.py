@@ -114,9 +114,7 @@ class Reading:
 
 
 def as_attention(match: Match) -> Value | Declined | None:
-    weights, v = match.root.operands
-    assert weights is not None, "both operands of a product are required"
-    assert v is not None, "both operands of a product are required"
+    weights, v = match.root.present()
     structure = read(weights)
     if structure is None or isinstance(structure, Declined):
         return structure
@@ -162,9 +160,7 @@ def summands(scores: Value) -> Iterator[tuple[Value | None, Value]]:
     """Yield the ways to read scores as a bias and another summand; without one last."""
     node = reading_through(scores).node
     if type(node.op) is add.op:
-        left, right = node.operands
-        assert left is not None, "both operands of a sum are required"
-        assert right is not None, "both operands of a sum are required"
+        left, right = node.present()
         for bias, inner in ((right, left), (left, right)):
             if inner.shape == scores.shape:
                 yield bias, inner
@@ -186,9 +182,7 @@ def below_bias(reading: Reading, scores: Value) -> tuple[Value, Value, float, fl
     if not isinstance(node.op, MatMul) or node.op.acc_dtype is not None:
         return None
     reading.nodes.append(node)
-    q, k = node.operands
-    assert q is not None, "both operands of a product are required"
-    assert k is not None, "both operands of a product are required"
+    q, k = node.present()
     is_capped = softcap is not None and softcap > 0
     return (q, k, outer.constant, softcap) if is_capped or softcap is None else None
 

@@ -53,10 +53,7 @@ def hiding_of(value: Value) -> Hiding | None:
     node = value.node
     if not isinstance(node.op, Where):
         return None
-    mask, a, b = node.operands
-    assert mask is not None, "all operands of where are required"
-    assert a is not None, "all operands of where are required"
-    assert b is not None, "all operands of where are required"
+    mask, a, b = node.present()
     for scores, filler, is_inverted in ((a, b, False), (b, a, True)):
         fill = constant_of(filler)
         if fill is None:

@@ -83,9 +83,7 @@ def factors_of(value: Value, atoms: Sequence[Value] = (), depth: int = 0) -> Fac
         return Factors((number,))
     if any(value is atom for atom in atoms) or len(node.operands) != 2 or depth == DEEPEST:
         return Factors((), (value,))
-    left, right = node.operands
-    assert left is not None, "both operands of arithmetic are required"
-    assert right is not None, "both operands of arithmetic are required"
+    left, right = node.present()
     here = Factors(nodes=(node,))
     if type(node.op) is multiply.op:
         return here + factors_of(left, atoms, depth + 1) + factors_of(right, atoms, depth + 1)

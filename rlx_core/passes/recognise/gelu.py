@@ -17,7 +17,7 @@ from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Node, Value
 from rlx_core.ops.activation import erf, erfc, gelu, gelu_approx, sigmoid, silu, tanh
 from rlx_core.ops.arithmetic import add, divide, multiply
-from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
+from rlx_core.passes.engine.fusion import both_orders, declined_if_kept, fusion_of
 from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 from rlx_core.passes.recognise.chains import factors_of, is_constant, power_of
 
@@ -130,9 +130,7 @@ def tanh_argument(value: Value, x: Value) -> tuple[Node, ...] | None:
     others = [v for v in outer.values if v is not x] if is_outside else list(outer.values)
     if len(others) != 1 or type(others[0].node.op) is not add.op:
         return None
-    for first, cubic in (others[0].node.operands, others[0].node.operands[::-1]):
-        assert first is not None, "both operands of a sum are required"
-        assert cubic is not None, "both operands of a sum are required"
+    for first, cubic in both_orders(others[0].node):
         if not (is_constant(first, 1) if is_outside else first is x):
             continue
         factors = factors_of(cubic, (x,))

@@ -63,9 +63,7 @@ class Root:
 
 def as_norm(match: Match) -> Value | Declined | None:
     """The norm of `x` for `x · rsqrt(mean x² + eps)` and `(x - mean x) · rsqrt(var x + eps)`, and the same as quotients."""
-    left, right = match.root.operands
-    assert left is not None, "both operands of arithmetic are required"
-    assert right is not None, "both operands of arithmetic are required"
+    left, right = match.root.present()
     is_quotient = type(match.root.op) is divide.op
     for data, factor in ((left, right),) if is_quotient else ((left, right), (right, left)):
         root = root_of(factor, sqrt.op if is_quotient else rsqrt.op)

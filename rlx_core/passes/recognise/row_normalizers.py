@@ -12,6 +12,7 @@ from rlx_core.ops.arithmetic import add, subtract
 from rlx_core.ops.reduction import LogSumExp, Max
 from rlx_core.ops.selection import StopGradient
 from rlx_core.ops.structural import Expand, Reduction, Reshape, Sum
+from rlx_core.passes.engine.fusion import both_orders
 from rlx_core.passes.recognise.chains import behind, lies_along
 from rlx_core.system.records import frozen
 
@@ -36,9 +37,7 @@ def normalizer_of(value: Value) -> Normalizer | None:
     node, passed = behind(value, (Reshape, Expand))
     if type(node.op) is not add.op:
         return as_it_stands(value)
-    for shift, other in (node.operands, node.operands[::-1]):
-        assert shift is not None, "both operands of a sum are required"
-        assert other is not None, "both operands of a sum are required"
+    for shift, other in both_orders(node):
         inner = as_it_stands(other) if shift.type == other.type == node.type else None
         source = None if inner is None else unshifted(inner.x, inner.axis)
         if inner is None or source is None:

@@ -259,14 +259,14 @@ def run_context() -> Any:
 
 
 def context_claiming() -> Any:
-    from rlx_core.ops.fused_layers import FusedTransformerLayer
+    from rlx_core.ops.products import LoraMatMul
     from rlx_core.passes.engine.base import Context
     from rlx_core.pipeline.select.backend import Target
     from rlx_core.pipeline.select.kernels import KernelTable
 
     table = KernelTable("other")
 
-    @table.register(FusedTransformerLayer)
+    @table.register(LoraMatMul)
     def layer(op: Any, *operands: Any, out: Any, workspace: Any) -> None:
         """Never called."""
 
