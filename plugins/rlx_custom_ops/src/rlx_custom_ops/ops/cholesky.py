@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -42,8 +42,6 @@ class Cholesky(Op):
         The derivatives: Murray 2016, "Differentiation of the Cholesky decomposition", arXiv:1602.07527, section 3.1;
         Giles 2008, "An extended collection of matrix derivative results", section 3.2.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> TensorType:
         expect_square("a", a)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -50,8 +50,6 @@ class Slogdet(Op):
     Source:
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.2.4.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
         expect_square("a", a)
@@ -106,8 +104,6 @@ class Logdet(Op):
     Raises:
         SingularMatrixError: When a derivative runs, if `a` has no inverse.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> TensorType:
         expect_square("a", a)

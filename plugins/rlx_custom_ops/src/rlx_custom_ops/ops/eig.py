@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -57,8 +57,6 @@ class Eig(Op):
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 3.1, with the norms and the
         phases of the vectors added.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
         expect_square("a", a)

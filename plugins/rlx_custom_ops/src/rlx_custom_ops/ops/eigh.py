@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -69,8 +69,6 @@ class Eigh(Op):
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 3.1, with the phases
         of complex vectors added; Seeger et al. 2017, "Auto-differentiating linear algebra", arXiv:1710.08717.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
         expect_square("a", a)

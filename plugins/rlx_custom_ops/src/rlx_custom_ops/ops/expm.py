@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -49,8 +49,6 @@ class Expm(Op):
         2009, "Computing the Fréchet derivative of the matrix exponential", SIAM J. Matrix Anal. 30, equation 1.4 there
         credited to Najfeld & Havel and Mathias; its transpose is the derivative at aᴴ.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> TensorType:
         expect_square("a", a)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +53,6 @@ class Lu(Op):
     Source:
         The derivatives: Walter & Lehmann 2012, "Algorithmic differentiation of linear algebra functions", section 3.1.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         expect_square("a", a)

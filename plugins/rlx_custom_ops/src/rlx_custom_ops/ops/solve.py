@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -54,8 +54,6 @@ class Solve(Op):
     Source:
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.3.1.
     """
-
-    category: ClassVar = "boundary"
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)
@@ -124,8 +122,6 @@ class Inverse(Op):
     Source:
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.2.3.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> TensorType:
         expect_square("a", a)

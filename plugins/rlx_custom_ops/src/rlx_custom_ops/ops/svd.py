@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -69,8 +69,6 @@ class Svd(Op):
         arXiv:1710.08717; Wan & Zhang 2019, "Automatic differentiation for complex valued SVD", arXiv:1909.02659. The
         quotients 1/(s_j² - s_i²) are split into 1/(s_j - s_i) and 1/(s_j + s_i), which lose less to cancellation.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         expect_matrix("a", a)

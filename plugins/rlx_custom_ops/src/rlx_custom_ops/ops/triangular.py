@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -60,7 +60,6 @@ class TriangularSolve(Op):
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.3.1.
     """
 
-    category: ClassVar = "boundary"
     lower: bool = True
     operation: Operation = "none"
     unit_diagonal: bool = False

@@ -7,7 +7,7 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core.importing.walk import refuse
-from rlx_jax.walk import Equation, handles
+from rlx_jax.walk import Equation, handles, rows
 
 TOTALS: dict[str, Callable[..., Any]] = {
     "reduce_max": rlx.max,
@@ -16,10 +16,12 @@ TOTALS: dict[str, Callable[..., Any]] = {
     "reduce_or": rlx.any,
 }
 
-for _name, _function in TOTALS.items():
-    handles(_name)(
-        lambda equation, x, _function=_function: _function(logical(equation, x), axis=tuple(equation["axes"]))
-    )
+rows(
+    {
+        name: lambda equation, x, _function=function: _function(logical(equation, x), axis=tuple(equation["axes"]))
+        for name, function in TOTALS.items()
+    }
+)
 
 
 @handles("reduce_sum", "reduce_prod")

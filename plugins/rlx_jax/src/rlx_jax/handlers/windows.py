@@ -13,25 +13,19 @@ from attrs import evolve
 import rlx_core as rlx
 from rlx_core.importing.walk import refuse
 from rlx_jax.handlers.shapes import spread
-from rlx_jax.walk import Equation, handles
+from rlx_jax.walk import Equation, handles, rows
 
 MOST_PLACES = 1024
 """A window of more places would be a program of more steps."""
 
 
-@handles("reduce_window_sum")
-def window_sum(equation: Equation, x: Any) -> Any:
-    return windows(equation, x, 0, rlx.add)
-
-
-@handles("reduce_window_max")
-def window_max(equation: Equation, x: Any) -> Any:
-    return windows(equation, x, lowest(equation.operands[0].dtype), rlx.maximum)
-
-
-@handles("reduce_window_min")
-def window_min(equation: Equation, x: Any) -> Any:
-    return windows(equation, x, highest(equation.operands[0].dtype), rlx.minimum)
+rows(
+    {
+        "reduce_window_sum": lambda equation, x: windows(equation, x, 0, rlx.add),
+        "reduce_window_max": lambda equation, x: windows(equation, x, lowest(equation.operands[0].dtype), rlx.maximum),
+        "reduce_window_min": lambda equation, x: windows(equation, x, highest(equation.operands[0].dtype), rlx.minimum),
+    }
+)
 
 
 @handles("select_and_scatter_add")

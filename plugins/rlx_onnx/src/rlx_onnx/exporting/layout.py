@@ -9,9 +9,7 @@ import numpy as np
 from rlx_core.errors import UnsupportedError
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import i32, i64
-from rlx_onnx.exporting.writer import TABLE, Writer, emits
-
-__all__ = ["TABLE"]
+from rlx_onnx.exporting.writer import Writer, emits, rows
 
 
 @emits("rlx.reshape")
@@ -22,24 +20,24 @@ def reshape(w: Writer, node: Any, x: str) -> Any:
     return w("Reshape", x, w.shape(dims), allowzero=1)
 
 
-@emits("rlx.expand")
-def expand(w: Writer, node: Any, x: str) -> Any:
-    return w("Expand", x, w.shape(node.type.shape))
-
-
-@emits("rlx.full")
-def full(w: Writer, node: Any, x: str) -> Any:
-    return w("Expand", x, w.shape(node.type.shape))
-
-
-@emits("rlx.transpose")
-def transpose(w: Writer, node: Any, x: str) -> Any:
-    return w("Transpose", x, perm=list(node.op.perm))
-
-
-@emits("rlx.concat")
-def concat(w: Writer, node: Any, *parts: str) -> Any:
-    return w("Concat", *parts, axis=node.op.axis)
+rows(
+    {
+        "rlx.expand": lambda w, node, x: w("Expand", x, w.shape(node.type.shape)),
+        "rlx.full": lambda w, node, x: w("Expand", x, w.shape(node.type.shape)),
+        "rlx.transpose": lambda w, node, x: w("Transpose", x, perm=list(node.op.perm)),
+        "rlx.concat": lambda w, node, *parts: w("Concat", *parts, axis=node.op.axis),
+        "rlx.tril rlx.triu": lambda w, node, x: w(
+            "Trilu", x, w.constant(node.op.k, np.int64), upper=int(node.op.name == "rlx.triu")
+        ),
+        "rlx.dim_value": lambda w, node: w.count(node.op.size),
+        "rlx.conv": lambda w, node, x, weights: w(
+            "Conv", x, weights, group=node.op.groups, **_pads(node.op, node.type.rank - 2)
+        ),
+        "rlx.max_pool": lambda w, node, x: w(
+            "MaxPool", x, kernel_shape=list(node.op.kernel), **_pads(node.op, node.type.rank - 2)
+        ),
+    }
+)
 
 
 @emits("rlx.narrow")
@@ -63,11 +61,6 @@ def pad(w: Writer, node: Any, x: str, value: str | None = None) -> Any:
     return w("Pad", x, pads, value) if value else w("Pad", x, pads)
 
 
-@emits("rlx.tril", "rlx.triu")
-def triangle(w: Writer, node: Any, x: str) -> Any:
-    return w("Trilu", x, w.constant(node.op.k, np.int64), upper=int(node.op.name == "rlx.triu"))
-
-
 @emits("rlx.iota")
 def iota(w: Writer, node: Any) -> Any:
     shape, axis = node.type.shape, node.op.axis
@@ -75,11 +68,6 @@ def iota(w: Writer, node: Any) -> Any:
     column = w("Reshape", steps, w.ints([-1, *(1,) * (len(shape) - axis - 1)]))
     result = w("Expand", column, w.shape(shape)) if len(shape) > 1 else column
     return result if node.type.dtype is i64 else w.cast(result, node.type.dtype)
-
-
-@emits("rlx.dim_value")
-def dim_value(w: Writer, node: Any) -> Any:
-    return w.count(node.op.size)
 
 
 # ------------------------------------------------------------------------------------------ indexing
@@ -139,22 +127,12 @@ def _pads(op: Any, rank: int) -> dict[str, Any]:
     }
 
 
-@emits("rlx.conv")
-def conv(w: Writer, node: Any, x: str, weights: str) -> Any:
-    return w("Conv", x, weights, group=node.op.groups, **_pads(node.op, node.type.rank - 2))
-
-
 @emits("rlx.conv_transpose")
 def conv_transpose(w: Writer, node: Any, x: str, weights: str) -> Any:
     more = list(node.op.output_padding or (0,) * (node.type.rank - 2))
     return w(
         "ConvTranspose", x, weights, group=node.op.groups, output_padding=more, **_pads(node.op, node.type.rank - 2)
     )
-
-
-@emits("rlx.max_pool")
-def max_pool(w: Writer, node: Any, x: str) -> Any:
-    return w("MaxPool", x, kernel_shape=list(node.op.kernel), **_pads(node.op, node.type.rank - 2))
 
 
 @emits("rlx.avg_pool")

@@ -8,98 +8,82 @@ import numpy as np
 
 from rlx_core.errors import UnsupportedError
 from rlx_core.ir.dtypes import bool_, i32, i64
-from rlx_onnx.exporting.writer import TABLE, Writer, emits
+from rlx_onnx.exporting.writer import Writer, emits, rows
 
-__all__ = ["TABLE"]
+SAME_NAME = (
+    *(
+        "Abs",
+        "Acos",
+        "Acosh",
+        "Asin",
+        "Asinh",
+        "Atan",
+        "Atanh",
+        "Ceil",
+        "Cos",
+        "Cosh",
+        "Erf",
+        "Exp",
+        "Floor",
+        "Gelu",
+        "Log",
+    ),
+    *("Mish", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Sqrt", "Tan", "Tanh"),
+)
+"""Operations of one operand that have the name of an op of rlx, in other case."""
 
 UNARY = {
-    "abs": "Abs",
-    "acos": "Acos",
-    "acosh": "Acosh",
-    "asin": "Asin",
-    "asinh": "Asinh",
-    "atan": "Atan",
-    "atanh": "Atanh",
-    "bitwise_not": "BitwiseNot",
-    "ceil": "Ceil",
-    "cos": "Cos",
-    "cosh": "Cosh",
-    "erf": "Erf",
-    "exp": "Exp",
-    "floor": "Floor",
-    "gelu": "Gelu",
-    "hard_swish": "HardSwish",
-    "is_inf": "IsInf",
-    "is_nan": "IsNaN",
-    "log": "Log",
-    "logical_not": "Not",
-    "mish": "Mish",
-    "neg": "Neg",
-    "optimization_barrier": "Identity",
-    "reciprocal": "Reciprocal",
-    "relu": "Relu",
-    "round": "Round",
-    "sigmoid": "Sigmoid",
-    "sign": "Sign",
-    "sin": "Sin",
-    "sinh": "Sinh",
-    "sqrt": "Sqrt",
-    "stop_gradient": "Identity",
-    "tan": "Tan",
-    "tanh": "Tanh",
+    **{f"rlx.{name.lower()}": name for name in SAME_NAME},
+    "rlx.bitwise_not": "BitwiseNot",
+    "rlx.hard_swish": "HardSwish",
+    "rlx.is_inf": "IsInf",
+    "rlx.is_nan": "IsNaN",
+    "rlx.logical_not": "Not",
+    "rlx.optimization_barrier": "Identity",
+    "rlx.stop_gradient": "Identity",
 }
 
 BINARY = {
-    "add": "Add",
-    "bitwise_and": "BitwiseAnd",
-    "bitwise_or": "BitwiseOr",
-    "bitwise_xor": "BitwiseXor",
-    "div": "Div",
-    "eq": "Equal",
-    "ge": "GreaterOrEqual",
-    "gt": "Greater",
-    "le": "LessOrEqual",
-    "logical_and": "And",
-    "logical_or": "Or",
-    "logical_xor": "Xor",
-    "lt": "Less",
-    "matmul": "MatMul",
-    "max": "Max",
-    "min": "Min",
-    "mod": "Mod",
-    "mul": "Mul",
-    "pow": "Pow",
-    "sub": "Sub",
+    **{f"rlx.{name.lower()}": name for name in ("Add", "Div", "MatMul", "Max", "Min", "Mod", "Mul", "Pow", "Sub")},
+    "rlx.bitwise_and": "BitwiseAnd",
+    "rlx.bitwise_or": "BitwiseOr",
+    "rlx.bitwise_xor": "BitwiseXor",
+    "rlx.eq": "Equal",
+    "rlx.ge": "GreaterOrEqual",
+    "rlx.gt": "Greater",
+    "rlx.le": "LessOrEqual",
+    "rlx.logical_and": "And",
+    "rlx.logical_or": "Or",
+    "rlx.logical_xor": "Xor",
+    "rlx.lt": "Less",
 }
 
 REDUCTIONS = {
-    "log_sum_exp": "ReduceLogSumExp",
-    "mean": "ReduceMean",
-    "prod": "ReduceProd",
-    "reduce_max": "ReduceMax",
-    "reduce_min": "ReduceMin",
-    "sum": "ReduceSum",
+    "rlx.log_sum_exp": "ReduceLogSumExp",
+    "rlx.mean": "ReduceMean",
+    "rlx.prod": "ReduceProd",
+    "rlx.reduce_max": "ReduceMax",
+    "rlx.reduce_min": "ReduceMin",
+    "rlx.sum": "ReduceSum",
 }
 
 
-def _enter_unary(name: str, op: str) -> None:
-    @emits(f"rlx.{name}")
-    def unary(w: Writer, node: Any, x: str) -> Any:
-        return w(_of_bools(op, node), x)
+@emits(*UNARY)
+def unary(w: Writer, node: Any, x: str) -> Any:
+    return w(_of_bools(UNARY[node.op.name], node), x)
 
 
-def _enter_binary(name: str, op: str) -> None:
-    @emits(f"rlx.{name}")
-    def binary(w: Writer, node: Any, a: str, b: str) -> Any:
-        left, right = (each.dtype for each in node.operand_types)
-        if op == "Mod" and node.type.dtype.is_float:
-            # ONNX's own remainder of floats has the sign of the dividend.
-            return w("Sub", a, w("Mul", w("Floor", w("Div", a, b)), b))
-        if op == "Div" and left.is_integer:
-            a, b = w.cast(a, node.type.dtype), w.cast(b, node.type.dtype)
-        elif left is not right:
-            raise UnsupportedError(f"{node.op.name} of {left} and {right} is not written", hint="a cast before it")
-        return w(_of_bools(op, node), a, b)
+@emits(*BINARY)
+def binary(w: Writer, node: Any, a: str, b: str) -> Any:
+    op, (left, right) = BINARY[node.op.name], (each.dtype for each in node.operand_types)
+    if op == "Mod" and node.type.dtype.is_float:
+        # ONNX's own remainder of floats has the sign of the dividend.
+        return w("Sub", a, w("Mul", w("Floor", w("Div", a, b)), b))
+    if op == "Div" and left.is_integer:
+        a, b = w.cast(a, node.type.dtype), w.cast(b, node.type.dtype)
+    elif left is not right:
+        raise UnsupportedError(f"{node.op.name} of {left} and {right} is not written", hint="a cast before it")
+    return w(_of_bools(op, node), a, b)
 
 
 def _of_bools(op: str, node: Any) -> str:
@@ -107,47 +91,37 @@ def _of_bools(op: str, node: Any) -> str:
     return op.removeprefix("Bitwise") if node.type.dtype is bool_ else op
 
 
-def _enter_reduction(name: str, op: str) -> None:
-    @emits(f"rlx.{name}")
-    def reduced(w: Writer, node: Any, x: str) -> Any:
-        if not node.op.axes:
-            return w("Identity", x)
-        dtype, to = node.operand_types[0].dtype, node.type.dtype
-        values = w.cast(x, to) if dtype is not to else x
-        return w(op, values, w.ints(node.op.axes), keepdims=int(node.op.keep_dim))
+@emits(*REDUCTIONS)
+def reduced(w: Writer, node: Any, x: str) -> Any:
+    if not node.op.axes:
+        return w("Identity", x)
+    dtype, to = node.operand_types[0].dtype, node.type.dtype
+    values = w.cast(x, to) if dtype is not to else x
+    return w(REDUCTIONS[node.op.name], values, w.ints(node.op.axes), keepdims=int(node.op.keep_dim))
 
 
-for _name, _op in UNARY.items():
-    _enter_unary(_name, _op)
-for _name, _op in BINARY.items():
-    _enter_binary(_name, _op)
-for _name, _op in REDUCTIONS.items():
-    _enter_reduction(_name, _op)
-
-
-@emits("rlx.ne")
-def not_equal(w: Writer, node: Any, a: str, b: str) -> Any:
-    return w("Not", w("Equal", a, b))
-
-
-@emits("rlx.square")
-def square(w: Writer, node: Any, x: str) -> Any:
-    return w("Mul", x, x)
-
-
-@emits("rlx.rsqrt")
-def rsqrt(w: Writer, node: Any, x: str) -> Any:
-    return w("Reciprocal", w("Sqrt", x))
-
-
-@emits("rlx.gelu_approx")
-def gelu_approx(w: Writer, node: Any, x: str) -> Any:
-    return w("Gelu", x, approximate="tanh")
-
-
-@emits("rlx.silu")
-def silu(w: Writer, node: Any, x: str) -> Any:
-    return w("Mul", x, w("Sigmoid", x))
+rows(
+    {
+        "rlx.ne": lambda w, node, a, b: w("Not", w("Equal", a, b)),
+        "rlx.square": lambda w, node, x: w("Mul", x, x),
+        "rlx.rsqrt": lambda w, node, x: w("Reciprocal", w("Sqrt", x)),
+        "rlx.gelu_approx": lambda w, node, x: w("Gelu", x, approximate="tanh"),
+        "rlx.silu": lambda w, node, x: w("Mul", x, w("Sigmoid", x)),
+        "rlx.cast": lambda w, node, x: w.cast(x, node.type.dtype),
+        "rlx.where": lambda w, node, c, a, b: w("Where", c, a, b),
+        "rlx.trunc": lambda w, node, x: w("Mul", w("Sign", x), w("Floor", w("Abs", x))),
+        "rlx.cumsum": lambda w, node, x: w(
+            "CumSum",
+            x,
+            w.constant(node.op.axis, np.int64),
+            exclusive=int(node.op.exclusive),
+            reverse=int(node.op.reverse),
+        ),
+        "rlx.softmax rlx.log_softmax": lambda w, node, x: w(
+            "Softmax" if node.op.name == "rlx.softmax" else "LogSoftmax", x, axis=node.op.axis
+        ),
+    }
+)
 
 
 @emits("rlx.erfc")
@@ -181,21 +155,6 @@ def sort(w: Writer, node: Any, x: str) -> Any:
     return tuple(result)[: len(node.results)]
 
 
-@emits("rlx.cast")
-def cast(w: Writer, node: Any, x: str) -> Any:
-    return w.cast(x, node.type.dtype)
-
-
-@emits("rlx.where")
-def where(w: Writer, node: Any, c: str, a: str, b: str) -> Any:
-    return w("Where", c, a, b)
-
-
-@emits("rlx.trunc")
-def trunc(w: Writer, node: Any, x: str) -> Any:
-    return w("Mul", w("Sign", x), w("Floor", w("Abs", x)))
-
-
 @emits("rlx.any", "rlx.all")
 def quantified(w: Writer, node: Any, x: str) -> Any:
     op = "ReduceMax" if node.op.name == "rlx.any" else "ReduceMin"
@@ -208,18 +167,6 @@ def arg_extreme(w: Writer, node: Any, x: str) -> Any:
     op = "ArgMax" if node.op.name == "rlx.arg_max" else "ArgMin"
     result = w(op, x, axis=node.op.axis, keepdims=int(node.op.keep_dim))
     return result if node.type.dtype is i64 else w.cast(result, node.type.dtype)
-
-
-@emits("rlx.cumsum")
-def cumsum(w: Writer, node: Any, x: str) -> Any:
-    return w(
-        "CumSum", x, w.constant(node.op.axis, np.int64), exclusive=int(node.op.exclusive), reverse=int(node.op.reverse)
-    )
-
-
-@emits("rlx.softmax", "rlx.log_softmax")
-def softmax(w: Writer, node: Any, x: str) -> Any:
-    return w("Softmax" if node.op.name == "rlx.softmax" else "LogSoftmax", x, axis=node.op.axis)
 
 
 @emits("rlx.layer_norm")

@@ -13,18 +13,17 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.codes import coded
 from rlx_onnx.reading.tensors import DTYPES, HELD, element_name
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 from rlx_onnx.walking.values import Coded, is_sizes, traced
 
-
-@handles("Cast", takes_sizes=True, takes_coded=True)
-def cast(node: OnnxNode, x: Any) -> Any:
-    return converted(node, x, node.element("to"))
-
-
-@handles("CastLike", takes_sizes=True, takes_coded=True)
-def cast_like(node: OnnxNode, x: Any, like: Any) -> Any:
-    return converted(node, x, element_of(like))
+rows(
+    {
+        "Cast": lambda node, x: converted(node, x, node.element("to")),
+        "CastLike": lambda node, x, like: converted(node, x, element_of(like)),
+    },
+    takes_sizes=True,
+    takes_coded=True,
+)
 
 
 def element_of(value: Any) -> int:

@@ -12,12 +12,9 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.windows import windows_of
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 
-
-@handles("Conv")
-def conv(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
-    return convolved(node, x, w, b)
+rows({"Conv": lambda node, x, w, b=None: convolved(node, x, w, b)})
 
 
 def convolved(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:

@@ -12,7 +12,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.shapes import on_value
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 from rlx_onnx.walking.values import is_sizes, settled, traced
 
 MODES = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -86,9 +86,7 @@ def scatter_elements(node: OnnxNode, x: Any, indices: Any, updates: Any) -> Any:
     return scattered(node, x, rlx.stack(places, axis=-1), updates)
 
 
-@handles("ScatterND")
-def scatter_nd(node: OnnxNode, x: Any, indices: Any, updates: Any) -> Any:
-    return scattered(node, x, _counted_tuples(indices, x.shape), updates)
+rows({"ScatterND": lambda node, x, indices, updates: scattered(node, x, _counted_tuples(indices, x.shape), updates)})
 
 
 def scattered(node: OnnxNode, x: Any, tuples: Any, updates: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 
 
 def _loss(node: OnnxNode, log_p: Any, labels: Any, weight: Any) -> Any:
@@ -27,9 +27,7 @@ def _loss(node: OnnxNode, log_p: Any, labels: Any, weight: Any) -> Any:
     return rlx.sum(loss) if how == "sum" else rlx.sum(loss) / rlx.sum(scale)
 
 
-@handles("NegativeLogLikelihoodLoss")
-def negative_log_likelihood(node: OnnxNode, log_p: Any, labels: Any, weight: Any = None) -> Any:
-    return _loss(node, log_p, labels, weight)
+rows({"NegativeLogLikelihoodLoss": lambda node, log_p, labels, weight=None: _loss(node, log_p, labels, weight)})
 
 
 @handles("SoftmaxCrossEntropyLoss")

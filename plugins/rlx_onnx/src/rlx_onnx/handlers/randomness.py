@@ -10,7 +10,7 @@ import rlx_core as rlx
 from rlx_onnx.handlers.conversions import element_of
 from rlx_onnx.reading.tensors import DTYPES
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import rows
 
 
 def _key(node: OnnxNode) -> Any:
@@ -29,16 +29,15 @@ def _drawn(node: OnnxNode, shape: Any, element: int) -> Any:
     return rlx.astype(result, to)
 
 
-@handles("RandomNormal", "RandomUniform", is_pure=False)
-def random(node: OnnxNode) -> Any:
-    return _drawn(node, tuple(node.get("shape", [])), node.element("dtype", 1))
-
-
-@handles("RandomNormalLike", "RandomUniformLike", is_pure=False)
-def random_like(node: OnnxNode, x: Any) -> Any:
-    return _drawn(node, tuple(x.shape), node.element("dtype", element_of(x)))
-
-
-@handles("Bernoulli", is_pure=False)
-def bernoulli(node: OnnxNode, p: Any) -> Any:
-    return rlx.astype(rlx.random.uniform(_key(node), p.shape) < p, DTYPES[node.element("dtype", element_of(p))])
+rows(
+    {
+        "RandomNormal RandomUniform": lambda node: _drawn(node, tuple(node.get("shape", [])), node.element("dtype", 1)),
+        "RandomNormalLike RandomUniformLike": lambda node, x: _drawn(
+            node, tuple(x.shape), node.element("dtype", element_of(x))
+        ),
+        "Bernoulli": lambda node, p: rlx.astype(
+            rlx.random.uniform(_key(node), p.shape) < p, DTYPES[node.element("dtype", element_of(p))]
+        ),
+    },
+    is_pure=False,
+)

@@ -35,11 +35,6 @@ def cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Any:
     return _solve(second, _solve(first, b))
 
 
-@aten("cholesky_inverse")
-def cholesky_inverse(factor: Any, upper: bool = False) -> Any:
-    return cholesky_solve(rlx.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
-
-
 @aten("linalg_svd")
 def svd(x: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     return tuple(linalg.svd(x, full_matrices=full_matrices))
@@ -62,16 +57,6 @@ def eigh(x: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
     if not compute_v:
         return linalg.eigvalsh(full), rlx.zeros((0,), dtype=x.dtype)
     return tuple(linalg.eigh(full))
-
-
-@aten("linalg_cholesky_ex")
-def cholesky_ex(x: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
-    return linalg.cholesky(x, upper=upper), _failed(x)
-
-
-@aten("linalg_inv_ex")
-def inv_ex(x: Any, *, check_errors: bool = False) -> Any:
-    return linalg.inv(x), _failed(x)
 
 
 @aten("linalg_qr")
@@ -112,6 +97,14 @@ rows(
         "linalg_matrix_power matrix_power": linalg.matrix_power,
         "trace": lambda x: linalg.trace(x, dtype=rlx.i64 if x.dtype.kind in ("int", "uint", "bool") else x.dtype),
         "linalg_cross": lambda a, b, dim=-1: linalg.cross(a, b, axis=dim),
+        "cholesky_inverse": lambda factor, upper=False: cholesky_solve(
+            rlx.eye(factor.shape[-1], dtype=factor.dtype), factor, upper
+        ),
+        "linalg_cholesky_ex": lambda x, *, upper=False, check_errors=False: (
+            linalg.cholesky(x, upper=upper),
+            _failed(x),
+        ),
+        "linalg_inv_ex": lambda x, *, check_errors=False: (linalg.inv(x), _failed(x)),
     }
 )
 

@@ -39,15 +39,9 @@ rows(
     {
         _LEFT: lambda a, b: rlx.bitwise_left_shift(*meet(a, b)),
         _RIGHT: lambda a, b: rlx.bitwise_right_shift(*meet(a, b)),
+        "where.self where.ScalarOther where.ScalarSelf where.Scalar": lambda condition, a, b: rlx.where(
+            truth(condition), *meet(a, b)
+        ),
+        "masked_fill.Scalar masked_fill.Tensor": lambda x, mask, value: rlx.where(mask, as_value(value, x.dtype), x),
     }
 )
-
-
-@aten("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
-def where(condition: Any, a: Any, b: Any) -> Any:
-    return rlx.where(truth(condition), *meet(a, b))
-
-
-@aten("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    return rlx.where(mask, as_value(value, x.dtype), x)

@@ -77,6 +77,16 @@ rows(
     {
         "arange": lambda end, dtype=None: arange(0, end, 1, dtype=dtype),
         "arange.start": lambda start, end, dtype=None: arange(start, end, 1, dtype=dtype),
+        "tril_indices": lambda row, col, offset=0, *, dtype=None: rlx.asarray(
+            np.stack(np.tril_indices(row, offset, col)).astype((dtype or rlx.i64).numpy)
+        ),
+        "triu_indices": lambda row, col, offset=0, *, dtype=None: rlx.asarray(
+            np.stack(np.triu_indices(row, offset, col)).astype((dtype or rlx.i64).numpy)
+        ),
+        "prims::iota": lambda length, *, start, step, dtype, requires_grad=False: rlx.astype(
+            rlx.arange(length) * step + start, dtype
+        ),
+        "lift_fresh _lazy_clone": lambda x: x,
     }
 )
 
@@ -89,23 +99,3 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None) -> Any:
     dtype = dtype or rlx.f32
     wide = np.linspace(float(start), float(end), steps)
     return rlx.asarray(wide.astype(dtype.numpy))
-
-
-@aten("tril_indices")
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None) -> Any:
-    return rlx.asarray(np.stack(np.tril_indices(row, offset, col)).astype((dtype or rlx.i64).numpy))
-
-
-@aten("triu_indices")
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None) -> Any:
-    return rlx.asarray(np.stack(np.triu_indices(row, offset, col)).astype((dtype or rlx.i64).numpy))
-
-
-@aten("prims::iota")
-def iota(length: Any, *, start: int, step: int, dtype: Any, requires_grad: bool = False) -> Any:
-    return rlx.astype(rlx.arange(length) * step + start, dtype)
-
-
-@aten("lift_fresh", "_lazy_clone")
-def lift(x: Any) -> Any:
-    return x

@@ -11,7 +11,7 @@ import rlx_core as rlx
 from rlx_torch.aten.context import refuse
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value
-from rlx_torch.aten.table import aten
+from rlx_torch.aten.table import aten, rows
 
 
 def _norm_of(difference: Any, p: float, axis: int) -> Any:
@@ -35,9 +35,12 @@ def cdist(a: Any, b: Any, p: float = 2.0, compute_mode: int | None = None) -> An
     return _norm_of(rlx.expand_dims(a, axis=-2) - rlx.expand_dims(b, axis=-3), p, -1)
 
 
-@aten("_cdist_backward")
-def cdist_backward(g: Any, a: Any, b: Any, p: float, found: Any) -> Any:
-    return rlx.vjp(lambda a: cdist(a, b, p), a)[1](g)[0]
+rows(
+    {
+        "_cdist_backward": lambda g, a, b, p, found: rlx.vjp(lambda a: cdist(a, b, p), a)[1](g)[0],
+        "_pdist_backward": lambda g, x, p, found: rlx.vjp(lambda x: pdist(x, p), x)[1](g)[0],
+    }
+)
 
 
 @aten("_pdist_forward", "pdist")
@@ -47,8 +50,3 @@ def pdist(x: Any, p: float = 2.0) -> Any:
         refuse("cdist, where the number of rows is a symbol")
     first, second = np.triu_indices(x.shape[0], 1)
     return _norm_of(rlx.take(x, first, axis=0) - rlx.take(x, second, axis=0), p, -1)
-
-
-@aten("_pdist_backward")
-def pdist_backward(g: Any, x: Any, p: float, found: Any) -> Any:
-    return rlx.vjp(lambda x: pdist(x, p), x)[1](g)[0]

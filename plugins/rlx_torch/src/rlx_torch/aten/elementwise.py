@@ -83,11 +83,6 @@ def round_decimals(x: Any, *, decimals: int) -> Any:
     return rlx.round(x * factor) / factor if decimals >= 0 else rlx.round(x / factor) * factor
 
 
-@aten("polygamma")
-def polygamma(n: int, x: Any) -> Any:
-    return rlx.polygamma(n, floating(x))
-
-
 @aten("nan_to_num")
 def nan_to_num(x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
     if is_exact(x):
@@ -118,11 +113,6 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
 def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     a, b = meet(a, b)
     return rlx.subtract(a, b if _is_one(alpha) else b * as_value(alpha, b.dtype))
-
-
-@aten("rsub.Tensor", "rsub.Scalar")
-def rsub(a: Any, b: Any, alpha: Any = 1) -> Any:
-    return sub(b, a, alpha=alpha)
 
 
 def _is_one(alpha: Any) -> bool:
@@ -159,16 +149,6 @@ def div_mode(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
         return rlx.floor_divide(a, b)
     size = rlx.floor_divide(rlx.abs(a), rlx.abs(b))
     return rlx.multiply(size, rlx.multiply(rlx.sign(a), rlx.sign(b)))
-
-
-@aten("floor_divide", "floor_divide.Scalar")
-def floor_divide(a: Any, b: Any) -> Any:
-    return rlx.floor_divide(*meet(a, b))
-
-
-@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
-def remainder(a: Any, b: Any) -> Any:
-    return rlx.remainder(*meet(a, b))
 
 
 @aten("fmod.Tensor", "fmod.Scalar")
@@ -251,6 +231,12 @@ rows(
     {
         "clamp_min clamp_min.Tensor": lambda x, min: clamp(x, min),
         "clamp_max clamp_max.Tensor": lambda x, max: clamp(x, None, max),
+        "polygamma": lambda n, x: rlx.polygamma(n, floating(x)),
+        "rsub.Tensor rsub.Scalar": lambda a, b, alpha=1: sub(b, a, alpha=alpha),
+        "floor_divide floor_divide.Scalar": lambda a, b: rlx.floor_divide(*meet(a, b)),
+        "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": lambda a, b: rlx.remainder(*meet(a, b)),
+        "type_as": lambda x, other: convert(x, other.dtype),
+        "copy": lambda x, source, non_blocking=False: rlx.broadcast_to(convert(source, x.dtype), x.shape),
     }
 )
 
@@ -264,11 +250,6 @@ def to_copy(x: Any, *args: Any, dtype: Any = None, **where: Any) -> Any:
     return x if dtype is None else convert(x, dtype)
 
 
-@aten("type_as")
-def type_as(x: Any, other: Any) -> Any:
-    return convert(x, other.dtype)
-
-
 @aten("prims::convert_element_type")
 def convert(x: Any, dtype: Any) -> Any:
     if x.dtype == dtype:
@@ -278,8 +259,3 @@ def convert(x: Any, dtype: Any) -> Any:
     if is_complex(x) and dtype.kind != "complex":
         x = rlx.real(x)
     return rlx.astype(x, dtype)
-
-
-@aten("copy")
-def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
-    return rlx.broadcast_to(convert(source, x.dtype), x.shape)

@@ -11,12 +11,15 @@ from rlx_core.ir.types import broadcast_shapes
 from rlx_core.ops.array_linalg import factorisation
 from rlx_torch.aten.algebra import solve
 from rlx_torch.aten.context import here, refuse
-from rlx_torch.aten.table import aten
+from rlx_torch.aten.table import aten, rows
 
-
-@aten("linalg_matrix_exp", "matrix_exp")
-def matrix_exp(x: Any) -> Any:
-    return cast(Any, factorisation("expm"))()(x)
+rows(
+    {
+        "linalg_matrix_exp matrix_exp": lambda x: cast(Any, factorisation("expm"))()(x),
+        "_linalg_det": lambda x: (linalg.det(x), *_factored(x)),
+        "_linalg_slogdet": lambda x: (*linalg.slogdet(x), *_factored(x)),
+    }
+)
 
 
 def _lu(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
@@ -112,13 +115,3 @@ def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -
     """The solution, and the factors of `a` as it is: so the derivative reads them when it is traced."""
     packed, pivots, _ = _lu(a)
     return solve(a, b, left=left), packed, pivots + 1, _no_fault(a)
-
-
-@aten("_linalg_det")
-def det(x: Any) -> Any:
-    return (linalg.det(x), *_factored(x))
-
-
-@aten("_linalg_slogdet")
-def slogdet(x: Any) -> Any:
-    return (*linalg.slogdet(x), *_factored(x))

@@ -138,11 +138,6 @@ def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> A
     return _at_vector(x, dim, index, source, "add")
 
 
-@aten("index_copy")
-def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
-    return _at_vector(x, dim, index, source, "set")
-
-
 @aten("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
     if not x.ndim:
@@ -234,6 +229,10 @@ rows(
             x, dim, index, _filled(index, value, x.dtype), _SAME[reduce]
         ),
         "scatter_add": lambda x, dim, index, src: _put(x, dim, index, src, "add"),
+        "index_copy": lambda x, dim, index, source: _at_vector(x, dim, index, source, "set"),
+        "bincount": lambda x, weights=None, minlength=0: refuse(
+            "torch.zeros(n).scatter_add(0, x, ones), whose size is known"
+        ),
     }
 )
 
@@ -291,8 +290,3 @@ def one_hot(x: Any, num_classes: int = -1) -> Any:
     if num_classes < 0:
         refuse("a number of classes")
     return rlx.one_hot(x, num_classes, dtype=rlx.i64)
-
-
-@aten("bincount")
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
-    return refuse("torch.zeros(n).scatter_add(0, x, ones), whose size is known")

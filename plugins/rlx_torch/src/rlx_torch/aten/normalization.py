@@ -10,7 +10,7 @@ from rlx_core import nn
 from rlx_core.ir.dims import Dim, product
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value
-from rlx_torch.aten.table import aten
+from rlx_torch.aten.table import aten, rows
 
 __all__ = ["pulled"]
 
@@ -197,19 +197,13 @@ def batch_norm_no_stats(x: Any, weight: Any, bias: Any, training: bool, momentum
     return y, mean, rlx.rsqrt(var + eps)
 
 
-@aten("batch_norm")
-def batch_norm(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
-) -> Any:
-    return _trained(x, weight, bias, eps)[0] if training else _normalised(x, weight, bias, mean, var, eps)
+rows(
+    {
+        "batch_norm": lambda x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True: (
+            _trained(x, weight, bias, eps)[0] if training else _normalised(x, weight, bias, mean, var, eps)
+        )
+    }
+)
 
 
 @aten("instance_norm")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import rlx_core as rlx
@@ -35,13 +34,9 @@ rows(
         "addmm baddbmm addmv": lambda bias, a, b, beta=1, alpha=1: _plus(beta, bias, alpha, rlx.matmul(a, b)),
         "addbmm": lambda bias, a, b, beta=1, alpha=1: _plus(beta, bias, alpha, rlx.sum(rlx.matmul(a, b), axis=0)),
         "linear": lambda x, w, b=None: nn.linear(x, w.T, b),
+        "einsum": lambda equation, tensors, *, path=None: rlx.einsum(equation, *tensors),
     }
 )
-
-
-@aten("einsum")
-def einsum(equation: str, tensors: Sequence[Any], *, path: Any = None) -> Any:
-    return rlx.einsum(equation, *tensors)
 
 
 @aten("bilinear")

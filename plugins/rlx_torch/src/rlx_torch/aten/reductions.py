@@ -56,11 +56,6 @@ def variance(x: Any, dim: Axes = None, *, correction: float | None = None, keepd
     return reduced(rlx.var, x, dim, keepdim, correction=1.0 if correction is None else float(correction))
 
 
-@aten("var_mean.correction")
-def var_mean(x: Any, dim: Axes = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    return variance(x, dim, correction=correction, keepdim=keepdim), mean(x, dim, keepdim)
-
-
 rows(
     {
         "var": lambda x, unbiased=True: variance(x, correction=float(unbiased)),
@@ -79,6 +74,13 @@ rows(
         "min.dim": lambda x, dim, keepdim=False: _with_place(rlx.argmin, x, dim, keepdim),
         "argmax": lambda x, dim=None, keepdim=False: _place(rlx.argmax, x, dim, keepdim),
         "argmin": lambda x, dim=None, keepdim=False: _place(rlx.argmin, x, dim, keepdim),
+        "var_mean.correction": lambda x, dim=None, *, correction=None, keepdim=False: (
+            variance(x, dim, correction=correction, keepdim=keepdim),
+            mean(x, dim, keepdim),
+        ),
+        "logcumsumexp": lambda x, dim: _running(rlx.cumulative_logsumexp, x, dim),
+        "cummax": lambda x, dim: _cumulative_extreme(rlx.cumulative_max, x, dim),
+        "cummin": lambda x, dim: _cumulative_extreme(rlx.cumulative_min, x, dim),
     }
 )
 
@@ -131,21 +133,6 @@ def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
 def cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
     required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
     return _running(rlx.cumulative_prod, convert(x, required), dim, dtype=required)
-
-
-@aten("logcumsumexp")
-def logcumsumexp(x: Any, dim: int) -> Any:
-    return _running(rlx.cumulative_logsumexp, x, dim)
-
-
-@aten("cummax")
-def cummax(x: Any, dim: int) -> Any:
-    return _cumulative_extreme(rlx.cumulative_max, x, dim)
-
-
-@aten("cummin")
-def cummin(x: Any, dim: int) -> Any:
-    return _cumulative_extreme(rlx.cumulative_min, x, dim)
 
 
 def _cumulative_extreme(function: Any, x: Any, dim: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from attrs import evolve
@@ -59,7 +59,6 @@ class Lsqr(Op):
         derivatives: Golub & Pereyra 1973, "The differentiation of pseudo-inverses", equation 4.12.
     """
 
-    category: ClassVar = "boundary"
     m: int = field(validator=at_least(0))
     n: int = field(validator=at_least(0))
     rtol: float | None = field(default=None, validator=at_least(0))

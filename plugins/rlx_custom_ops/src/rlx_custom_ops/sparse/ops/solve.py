@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from attrs import Attribute
@@ -114,7 +114,6 @@ class SparseSolve(Op):
         results", section 2.3.1, at the places of the elements.
     """
 
-    category: ClassVar = "boundary"
     method: Method = "lu"
     preconditioner: Preconditioner = "none"
     rtol: float | None = field(default=None, validator=at_least(0))

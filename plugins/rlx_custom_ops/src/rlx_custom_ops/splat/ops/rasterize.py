@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from attrs import Attribute
@@ -98,7 +98,6 @@ class Rasterize(Op):
         appendix C.
     """
 
-    category: ClassVar = "boundary"
     width: int = field(validator=at_least_one)
     height: int = field(validator=at_least_one)
     alpha_cutoff: float = field(default=1 / 255, validator=fraction)
@@ -166,7 +165,6 @@ class RasterizeBackward(Op):
         colors: [..., n, 3]    ->    those of centres, conics, opacities, colors
     """
 
-    category: ClassVar = "boundary"
     width: int = field(validator=at_least_one)
     height: int = field(validator=at_least_one)
     alpha_cutoff: float = field(default=1 / 255, validator=fraction)

@@ -11,7 +11,7 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.attention import by_heads, joined_heads
 from rlx_onnx.handlers.convolution import convolved
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 
 MICROSOFT = "com.microsoft"
 
@@ -30,24 +30,15 @@ def _activated(node: OnnxNode, x: Any, parameters: Any = ()) -> Any:
     return ACTIVATIONS[node.choice("activation", "", *ACTIVATIONS)](x, parameters)
 
 
-@handles("Gelu", domain=MICROSOFT)
-def gelu(node: OnnxNode, x: Any) -> Any:
-    return rlx.gelu(x)
-
-
-@handles("BiasGelu", domain=MICROSOFT)
-def bias_gelu(node: OnnxNode, x: Any, b: Any) -> Any:
-    return rlx.gelu(x + b)
-
-
-@handles("FastGelu", domain=MICROSOFT)
-def fast_gelu(node: OnnxNode, x: Any, b: Any = None) -> Any:
-    return rlx.gelu_approx(x if b is None else x + b)
-
-
-@handles("QuickGelu", domain=MICROSOFT)
-def quick_gelu(node: OnnxNode, x: Any) -> Any:
-    return x * rlx.sigmoid(node.get("alpha", 1.702) * x)
+rows(
+    {
+        "Gelu": lambda node, x: rlx.gelu(x),
+        "BiasGelu": lambda node, x, b: rlx.gelu(x + b),
+        "FastGelu": lambda node, x, b=None: rlx.gelu_approx(x if b is None else x + b),
+        "QuickGelu": lambda node, x: x * rlx.sigmoid(node.get("alpha", 1.702) * x),
+    },
+    domain=MICROSOFT,
+)
 
 
 @handles("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
