@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rlx_custom_ops.plugin import FAMILIES
+
 if TYPE_CHECKING:
     from rlx_custom_ops.ops.cholesky import cholesky
     from rlx_custom_ops.ops.determinant import logdet, slogdet
@@ -46,23 +48,14 @@ __all__ = [
     "triangular_solve",
 ]
 
-_FAMILIES = {
-    "cond": "norms",
-    "inverse": "solve",
-    "logdet": "determinant",
-    "lstsq": "least_squares",
-    "norm": "norms",
-    "pinv": "least_squares",
-    "slogdet": "determinant",
-    "triangular_solve": "triangular",
-}
-"""The file of a function in `ops/`, where it is not called like the function."""
+_FILES = {"cond": "norms", "norm": "norms"} | {name: file for file, ops in FAMILIES.items() for name in ops.split()}
+"""The file of a function in `ops/`."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.ops.{_FAMILIES.get(name, name)}"), name)
+    return getattr(importlib.import_module(f"{__name__}.ops.{_FILES[name]}"), name)
 
 
 def __dir__() -> list[str]:

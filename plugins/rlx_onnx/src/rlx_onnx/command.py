@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -95,7 +96,7 @@ def _inventory(proto: Any, weights: Mapping[str, Any], folder: Path | None, name
 
 def _about(proto: Any, folder: Path | None, weights: Mapping[str, Any]) -> dict[str, str]:
     nodes = sum(len(each.node) for each in each_graph(proto.graph))
-    sizes = [_elements(each) for each in proto.graph.initializer]
+    sizes = [math.prod(each.dims) for each in proto.graph.initializer]
     outside = [each for each in proto.graph.initializer if each.external_data and each.name not in weights]
     if folder is not None:
         neighbours = Neighbours(folder)
@@ -111,16 +112,9 @@ def _about(proto: Any, folder: Path | None, weights: Mapping[str, Any]) -> dict[
     }
 
 
-def _elements(tensor: Any) -> int:
-    count = 1
-    for n in tensor.dims:
-        count *= n
-    return count
-
-
 def _nbytes(tensor: Any) -> int:
     bits = BITS.get(tensor.data_type) or 8 * numpy_dtype(tensor.data_type).itemsize
-    return _elements(tensor) * bits // 8
+    return math.prod(tensor.dims) * bits // 8
 
 
 def _type(value: Any) -> str:

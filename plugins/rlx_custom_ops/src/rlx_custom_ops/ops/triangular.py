@@ -25,7 +25,7 @@ from rlx_core.ops import (
     tril,
     triu,
 )
-from rlx_custom_ops.errors import zero_on_diagonal
+from rlx_custom_ops.errors import no_divisor
 from rlx_custom_ops.ops.matrices import (
     adjoint,
     batched_solve,
@@ -95,7 +95,7 @@ class TriangularSolve(Op):
         for index in stack(a):
             zeros = np.flatnonzero(np.diagonal(a[index]) == 0)
             if zeros.size:
-                raise zero_on_diagonal("triangular_solve", index, int(zeros[0]), a.shape[-1])
+                raise no_divisor("triangular_solve", a.shape[-1])(index, int(zeros[0]))
 
     def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
         db = self.with_operation({"none": "adjoint", "adjoint": "none", "transpose": "none"})(self.conjugated(a), g)

@@ -88,8 +88,7 @@ def _rounded(x: Any, to: Float, saturate: bool) -> Any:
     top = int(np.log2(to.most)) + 1
     edges = np.float32(2.0) ** np.arange(to.least + 1, top + 1, dtype=np.float32)
     exponent = to.least + rlx.sum(rlx.astype(size[..., None] >= edges, rlx.f32), axis=-1)
-    step = rlx.exp2(exponent - to.mantissa)
-    # exp2 may have a rounding error, so exact powers of two are read from a table.
+    # Powers of two are read from a table, because exp2 may have a rounding error.
     table = (np.float32(2.0) ** np.arange(to.least - to.mantissa, top - to.mantissa + 1)).astype(np.float32)
     step = rlx.take(table, rlx.astype(exponent - to.least, rlx.i32), axis=0)
     result = rlx.round(size / step) * step

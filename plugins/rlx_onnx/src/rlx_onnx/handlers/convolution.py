@@ -12,11 +12,10 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.windows import windows_of
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles, rows
-
-rows({"Conv": lambda node, x, w, b=None: convolved(node, x, w, b)})
+from rlx_onnx.walking.table import handles
 
 
+@handles("Conv")
 def convolved(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
     """The cross-correlation that a node's attributes say."""
     windows = windows_of(node, x.shape[2:], tuple(w.shape[2:]))

@@ -20,7 +20,7 @@ MODES = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 @handles("Gather", takes_sizes=True, takes_coded=True)
 def gather(node: OnnxNode, x: Any, indices: Any) -> Any:
-    axis = _axis(node, node.get("axis", 0), len(x.shape))
+    axis = node.axis(node.get("axis", 0), len(x.shape))
     if is_sizes(x) and isinstance(indices, np.ndarray):
         return settled(np.asarray(np.take(x, indices, axis=axis), object))
     if isinstance(indices, np.ndarray) and indices.ndim == 0:
@@ -29,12 +29,6 @@ def gather(node: OnnxNode, x: Any, indices: Any) -> Any:
             raise FormatError(f"{node}: index {position} is outside of an axis of {size}")
         return on_value(traced(x), lambda data: data[(slice(None),) * axis + (position,)])
     return on_value(traced(x), lambda data: rlx.take(data, counted(indices, data.shape[axis]), axis=axis))
-
-
-def _axis(node: OnnxNode, axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
-    return axis % rank
 
 
 def counted(indices: Any, size: Dim) -> Any:
@@ -46,7 +40,7 @@ def counted(indices: Any, size: Dim) -> Any:
 
 @handles("GatherElements")
 def gather_elements(node: OnnxNode, x: Any, indices: Any) -> Any:
-    axis = _axis(node, node.get("axis", 0), x.ndim)
+    axis = node.axis(node.get("axis", 0), x.ndim)
     return rlx.take_along_axis(_cropped(x, indices, axis), counted(indices, x.shape[axis]), axis=axis)
 
 
@@ -75,7 +69,7 @@ def _counted_tuples(indices: Any, shape: Any, batch: int = 0) -> Any:
 @handles("ScatterElements", "Scatter")
 def scatter_elements(node: OnnxNode, x: Any, indices: Any, updates: Any) -> Any:
     """Elements written, added, multiplied or compared in at the places that indices of one axis name."""
-    axis = _axis(node, node.get("axis", 0), x.ndim)
+    axis = node.axis(node.get("axis", 0), x.ndim)
     position = rlx.astype(counted(indices, x.shape[axis]), rlx.i64)
     places = []
     for i, n in enumerate(indices.shape):
@@ -111,7 +105,7 @@ def one_hot(node: OnnxNode, indices: Any, depth: Any, values: Any) -> Any:
 @handles("TensorScatter")
 def tensor_scatter(node: OnnxNode, past: Any, update: Any, starts: Any = None) -> Any:
     """A cache with the update of each sequence written from its own start on, around the end where it is circular."""
-    axis = _axis(node, node.get("axis", -2), past.ndim)
+    axis = node.axis(node.get("axis", -2), past.ndim)
     mode = node.choice("mode", "linear", "circular")
     batch = past.shape[0]
     first = rlx.zeros((batch,), dtype=rlx.i64) if starts is None else rlx.astype(starts, rlx.i64)
@@ -127,7 +121,7 @@ def tensor_scatter(node: OnnxNode, past: Any, update: Any, starts: Any = None) -
 @handles("Compress", finds_sizes=True)
 def compress(node: OnnxNode, x: Any, condition: Any) -> Any:
     """The elements of an axis where a condition is true; the positions are determined on the host unless it is known."""
-    axis = _axis(node, node.get("axis"), x.ndim) if "axis" in node else None
+    axis = node.axis(node.get("axis"), x.ndim) if "axis" in node else None
     data = rlx.reshape(x, (-1,)) if axis is None else x
     size, maximum = condition.size, data.shape[axis or 0]
     if isinstance(size, int) and isinstance(maximum, int) and size > maximum:

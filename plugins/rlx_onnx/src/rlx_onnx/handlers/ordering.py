@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
-from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Dim, product
 from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
@@ -26,8 +25,8 @@ def top_k(node: OnnxNode, x: Any, k: Any) -> Any:
 def unique(node: OnnxNode, x: Any) -> Any:
     """The different elements, or slices of an axis: where each is first, which one every element is, how often it is there."""
     axis, is_sorted = node.get("axis"), bool(node.get("sorted", 1))
-    if axis is not None and not -x.ndim <= axis < x.ndim:
-        raise FormatError(f"{node}: axis {axis} is outside of {x.ndim} axes")
+    if axis is not None:
+        node.axis(axis, x.ndim)
 
     def types(n: Dim) -> list[rlx.TensorType]:
         places = rlx.TensorType(rlx.i64, (n,))

@@ -38,15 +38,9 @@ def max_pool(node: OnnxNode, x: Any) -> Any:
     numbers = np.arange(int(np.prod(x.shape))).reshape(x.shape)
     if node.get("storage_order", 0):
         spatial = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:], order="F")
-        numbers = numbers - numbers.reshape(*x.shape[:2], -1)[..., 0].reshape(*x.shape[:2], *(1,) * (x.ndim - 2))
-        numbers = (
-            spatial + np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * (x.ndim - 2)) * spatial.size
-        )
-    where = (
-        cells(numbers, windows, np.array(-1))
-        if isinstance(x, np.ndarray)
-        else cells(rlx.asarray(numbers), windows, np.array(-1))
-    )
+        channels = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * (x.ndim - 2))
+        numbers = spatial + channels * spatial.size
+    where = cells(numbers if isinstance(x, np.ndarray) else rlx.asarray(numbers), windows, np.array(-1))
     first = rlx.expand_dims(rlx.argmax(seen, axis=-1), axis=-1)
     return result, rlx.squeeze(rlx.take_along_axis(where, first, axis=-1), axis=-1)
 

@@ -75,11 +75,6 @@ def quantized(node: OnnxNode, x: Any, scale: Any, zero: Any, element: int) -> An
 @handles("DequantizeLinear", takes_coded=True)
 def dequantize(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
     """(x - zero point) · scale, in the dtype of the scale."""
-    return dequantized(node, x, scale, zero)
-
-
-def dequantized(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
-    """Numbers in an element type with a scale and a zero point, as floats."""
     data = _plain(x)
     axis = node.get("axis", 1)
     axis = axis % data.ndim if data.ndim else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,8 +99,3 @@ def cells(x: Any, windows: Windows, fill: Any) -> Any:
         places = np.arange(count)[:, None] * windows.stride[i] + np.arange(windows.kernel[i]) * windows.dilation[i]
         data = rlx.moveaxis(rlx.take(data, places, axis=axis), axis + 1, data.ndim)
     return rlx.reshape(data, (*data.shape[: 2 + rank], -1))
-
-
-def offsets(windows: Windows) -> list[tuple[int, ...]]:
-    """The cells of a kernel in row-major order."""
-    return list(itertools.product(*map(range, windows.kernel)))

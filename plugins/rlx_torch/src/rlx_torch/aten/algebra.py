@@ -10,7 +10,7 @@ from rlx_core.ir.dims import holds
 from rlx_torch.aten.table import aten, rows
 
 
-def _failed(x: Any) -> Any:
+def no_fault(x: Any) -> Any:
     """Return LAPACK's error code: 0, because errors are raised at run time here."""
     return rlx.zeros(x.shape[:-2], dtype=rlx.i32)
 
@@ -68,18 +68,18 @@ def qr(x: Any, mode: str = "reduced") -> Any:
 
 @aten("linalg_solve_triangular")
 def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
-    part = rlx.triu(a) if upper else rlx.tril(a)
+    return _solve(_triangle(a, upper, unitriangular), b, left)
+
+
+def _triangle(a: Any, upper: bool, unitriangular: bool) -> Any:
     if unitriangular:
-        eye = rlx.eye(a.shape[-1], dtype=a.dtype)
-        part = (rlx.triu(a, k=1) if upper else rlx.tril(a, k=-1)) + eye
-    return _solve(part, b, left)
+        return (rlx.triu(a, k=1) if upper else rlx.tril(a, k=-1)) + rlx.eye(a.shape[-1], dtype=a.dtype)
+    return rlx.triu(a) if upper else rlx.tril(a)
 
 
 @aten("triangular_solve")
 def triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
-    part = rlx.triu(a) if upper else rlx.tril(a)
-    if unitriangular:
-        part = (rlx.triu(a, k=1) if upper else rlx.tril(a, k=-1)) + rlx.eye(a.shape[-1], dtype=a.dtype)
+    part = _triangle(a, upper, unitriangular)
     return _solve(rlx.matrix_transpose(part) if transpose else part, b), a
 
 
@@ -102,9 +102,9 @@ rows(
         ),
         "linalg_cholesky_ex": lambda x, *, upper=False, check_errors=False: (
             linalg.cholesky(x, upper=upper),
-            _failed(x),
+            no_fault(x),
         ),
-        "linalg_inv_ex": lambda x, *, check_errors=False: (linalg.inv(x), _failed(x)),
+        "linalg_inv_ex": lambda x, *, check_errors=False: (linalg.inv(x), no_fault(x)),
     }
 )
 

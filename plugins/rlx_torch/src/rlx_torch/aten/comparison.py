@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import rlx_core as rlx
-from rlx_torch.aten.elementwise import truth
+from rlx_torch.aten.elementwise import by_kind, truth
 from rlx_torch.aten.promotion import as_value, meet
 from rlx_torch.aten.table import aten, rows
 
@@ -20,18 +17,10 @@ _LOGICAL = {"and": rlx.logical_and, "or": rlx.logical_or, "xor": rlx.logical_xor
 _BITWISE = {"and": rlx.bitwise_and, "or": rlx.bitwise_or, "xor": rlx.bitwise_xor}
 
 
-def _bits(name: str) -> Callable[[Any, Any], Any]:
-    def bitwise(a: Any, b: Any) -> Any:
-        a, b = meet(a, b)
-        return (_LOGICAL if a.dtype == rlx.bool_ else _BITWISE)[name](a, b)
-
-    return bitwise
-
-
 for _name, _logical in _LOGICAL.items():
     aten(f"logical_{_name}")(lambda a, b, f=_logical: f(truth(a), truth(b)))
     _forms = (f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar", f"bitwise_{_name}.Scalar_Tensor")
-    aten(*_forms, f"__{_name}__.Tensor", f"__{_name}__.Scalar")(_bits(_name))
+    aten(*_forms, f"__{_name}__.Tensor", f"__{_name}__.Scalar")(by_kind(_logical, _BITWISE[_name]))
 
 _LEFT = "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar __lshift__.Tensor"
 _RIGHT = "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar __rshift__.Tensor"

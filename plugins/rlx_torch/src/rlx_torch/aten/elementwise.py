@@ -12,6 +12,7 @@ from rlx_torch.aten.promotion import as_value, floating, is_complex, is_float, i
 from rlx_torch.aten.table import aten, rows
 
 Unary = Callable[[Any], Any]
+Binary = Callable[[Any, Any], Any]
 
 
 def of_floats(function: Unary) -> Unary:
@@ -119,10 +120,26 @@ def _is_one(alpha: Any) -> bool:
     return not isinstance(alpha, rlx.Value) and alpha == 1
 
 
-@aten("mul.Tensor", "mul.Scalar", "multiply.Tensor")
-def multiply(a: Any, b: Any) -> Any:
-    a, b = meet(a, b)
-    return rlx.logical_and(a, b) if a.dtype == rlx.bool_ else rlx.multiply(a, b)
+def by_kind(of_bools: Binary, function: Binary) -> Binary:
+    """A function of the dtype that two operands meet in: one of bools, or another."""
+
+    def met(a: Any, b: Any) -> Any:
+        a, b = meet(a, b)
+        return (of_bools if a.dtype == rlx.bool_ else function)(a, b)
+
+    return met
+
+
+multiply = by_kind(rlx.logical_and, rlx.multiply)
+maximum = by_kind(rlx.logical_or, rlx.maximum)
+minimum = by_kind(rlx.logical_and, rlx.minimum)
+rows(
+    {
+        "mul.Tensor mul.Scalar multiply.Tensor": multiply,
+        "maximum max.other": maximum,
+        "minimum min.other": minimum,
+    }
+)
 
 
 @aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
@@ -187,18 +204,6 @@ def logaddexp2(a: Any, b: Any) -> Any:
     a, b = met_floating(a, b)
     factor = math.log(2.0)
     return rlx.logaddexp(a * factor, b * factor) * (1 / factor)
-
-
-@aten("maximum", "max.other")
-def maximum(a: Any, b: Any) -> Any:
-    a, b = meet(a, b)
-    return rlx.logical_or(a, b) if a.dtype == rlx.bool_ else rlx.maximum(a, b)
-
-
-@aten("minimum", "min.other")
-def minimum(a: Any, b: Any) -> Any:
-    a, b = meet(a, b)
-    return rlx.logical_and(a, b) if a.dtype == rlx.bool_ else rlx.minimum(a, b)
 
 
 def _but_nan(function: Any) -> Any:

@@ -9,7 +9,7 @@ from rlx_core import linalg
 from rlx_core.ir.dims import holds
 from rlx_core.ir.types import broadcast_shapes
 from rlx_core.ops.array_linalg import factorisation
-from rlx_torch.aten.algebra import solve
+from rlx_torch.aten.algebra import no_fault, solve
 from rlx_torch.aten.context import here, refuse
 from rlx_torch.aten.table import aten, rows
 
@@ -66,14 +66,10 @@ def _parts(packed: Any) -> tuple[Any, Any]:
     return rlx.tril(packed, k=-1) + rlx.eye(packed.shape[-1], dtype=packed.dtype), rlx.triu(packed)
 
 
-def _no_fault(x: Any) -> Any:
-    return rlx.zeros(x.shape[:-2], dtype=rlx.i32)
-
-
 @aten("linalg_lu_factor_ex")
 def lu_factor_ex(x: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
     packed, pivots, _ = _lu(x, pivot)
-    return packed, pivots + 1, _no_fault(x)
+    return packed, pivots + 1, no_fault(x)
 
 
 @aten("linalg_lu")
@@ -114,4 +110,4 @@ def lu_solve(packed: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bo
 def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
     """The solution, and the factors of `a` as it is: so the derivative reads them when it is traced."""
     packed, pivots, _ = _lu(a)
-    return solve(a, b, left=left), packed, pivots + 1, _no_fault(a)
+    return solve(a, b, left=left), packed, pivots + 1, no_fault(a)

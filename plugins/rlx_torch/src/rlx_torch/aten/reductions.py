@@ -31,21 +31,26 @@ def reduced(function: Any, x: Any, dim: Axes, keepdim: bool, **options: Any) -> 
     return function(x, axis=axes_of(x, dim), keepdims=keepdim, **options)
 
 
-@aten("sum", "sum.dim_IntList")
-def total(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return reduced(rlx.sum, convert(x, required), dim, keepdim, dtype=required)
+def _sum_dtype(x: Any, dtype: Any) -> Any:
+    """The dtype of sums and products: that of floats, i64 for others."""
+    return dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+
+
+def _accumulated(function: Any) -> Any:
+    def accumulate(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        required = _sum_dtype(x, dtype)
+        return reduced(function, convert(x, required), dim, keepdim, dtype=required)
+
+    return accumulate
+
+
+total = _accumulated(rlx.sum)
+rows({"sum sum.dim_IntList": total, "prod prod.dim_int": _accumulated(rlx.prod)})
 
 
 @aten("mean", "mean.dim")
 def mean(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     return reduced(rlx.mean, convert(x, dtype or x.dtype), dim, keepdim)
-
-
-@aten("prod", "prod.dim_int")
-def prod(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return reduced(rlx.prod, convert(x, required), dim, keepdim, dtype=required)
 
 
 @aten("var.correction")
@@ -123,16 +128,15 @@ def _running(function: Any, x: Any, dim: int, **options: Any) -> Any:
     return function(x, axis=dim, **options)
 
 
-@aten("cumsum")
-def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return _running(rlx.cumulative_sum, convert(x, required), dim, dtype=required)
+def _running_total(function: Any) -> Any:
+    def run(x: Any, dim: int, *, dtype: Any = None) -> Any:
+        required = _sum_dtype(x, dtype)
+        return _running(function, convert(x, required), dim, dtype=required)
+
+    return run
 
 
-@aten("cumprod")
-def cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return _running(rlx.cumulative_prod, convert(x, required), dim, dtype=required)
+rows({"cumsum": _running_total(rlx.cumulative_sum), "cumprod": _running_total(rlx.cumulative_prod)})
 
 
 def _cumulative_extreme(function: Any, x: Any, dim: int) -> Any:

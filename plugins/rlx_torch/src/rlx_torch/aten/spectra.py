@@ -13,9 +13,7 @@ from rlx_torch.aten.table import aten
 
 def _norm(normalization: int, forward: bool) -> Any:
     """Torch's number (nothing, 1/√n, 1/n) in NumPy's words, which name the direction that is scaled."""
-    return {0: "backward", 1: "ortho", 2: "forward"}[normalization] if forward else {
-        0: "forward", 1: "ortho", 2: "backward",
-    }[normalization]  # fmt: skip
+    return ("backward", "ortho", "forward")[normalization if forward else 2 - normalization]
 
 
 @aten("_fft_r2c")

@@ -19,7 +19,6 @@ from rlx_core.ops import (
     TensorType,
     Value,
     Zero,
-    broadcast_to,
     concat,
     define_op,
     expand_dims,
@@ -27,6 +26,8 @@ from rlx_core.ops import (
     promoted,
     squeeze,
 )
+from rlx_custom_ops.ops.matrices import free_leading_axes
+from rlx_custom_ops.ops.samples import anything
 from rlx_custom_ops.sparse.csr import Csr
 from rlx_custom_ops.sparse.ops.solve import at_least, conjugated, expect_inside, expect_system, product, sampled
 
@@ -115,10 +116,7 @@ class Lsqr(Op):
         beyond = product(*moved, adjoint(*mirrored, y), self.n)
         return self(data, rows, columns, right - product(data, rows, columns, beyond, self.m)) + beyond
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return self(
-            *(v if has_batch else broadcast_to(v, (size, *v.shape)) for v, has_batch in zip(x, is_batched, strict=True))
-        )
+    batch = free_leading_axes
 
     def cost(self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType) -> Dim:
         return 40 * data.size * b.shape[-1]  # of an iteration that takes 10 steps
@@ -157,17 +155,13 @@ def sample(dtype: str, leading: tuple[int, ...], m: int, n: int, k: int, **setti
 def maker(
     leading: tuple[int, ...], m: int, n: int, k: int, e: int, is_complex: bool
 ) -> Callable[[np.random.Generator], list[np.ndarray]]:
-    def numbers(rng: np.random.Generator, *shape: int) -> np.ndarray:
-        drawn = rng.uniform(-1, 1, shape)
-        return drawn + 1j * rng.uniform(-1, 1, shape) if is_complex else drawn
-
     def make(rng: np.random.Generator) -> list[np.ndarray]:
         least = min(m, n)
         rows, columns = (rng.integers(0, max(size, 1), (*leading, e)).astype(np.int32) for size in (m, n))
-        data = numbers(rng, *leading, e)
+        data = anything(rng, (*leading, e), is_complex)
         rows[..., :least], columns[..., :least] = np.arange(least), np.arange(least)
         data[..., :least] += 3
-        return [data, rows, columns, numbers(rng, *leading, m, k)]
+        return [data, rows, columns, anything(rng, (*leading, m, k), is_complex)]
 
     return make
 
