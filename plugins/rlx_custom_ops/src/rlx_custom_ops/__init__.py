@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rlx_custom_ops.plugin import FAMILIES
-
 if TYPE_CHECKING:
     from rlx_custom_ops.ops.cholesky import cholesky
     from rlx_custom_ops.ops.determinant import logdet, slogdet
@@ -48,14 +46,13 @@ __all__ = [
     "triangular_solve",
 ]
 
-_FILES = {"cond": "norms", "norm": "norms"} | {name: file for file, ops in FAMILIES.items() for name in ops.split()}
-"""The file of a function in `ops/`."""
-
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.ops.{_FILES[name]}"), name)
+    families = importlib.import_module(f"{__name__}.plugin").FAMILIES
+    family = next((family for family, ops in families.items() if name in ops.split()), "norms")
+    return getattr(importlib.import_module(f"{__name__}.ops.{family}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Arithmetic and functions of single elements."""
+"""Arithmetic, functions, comparisons and logic of single elements."""
 
 from __future__ import annotations
 
@@ -264,3 +264,77 @@ def convert(x: Any, dtype: Any) -> Any:
     if is_complex(x) and dtype.kind != "complex":
         x = rlx.real(x)
     return rlx.astype(x, dtype)
+
+
+# ----------------------------------------------------------------------------------- special functions
+
+
+special = rlx.special
+
+
+def _two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: function(*met_floating(a, b))
+
+
+rows(
+    {
+        "prims::ndtri special_ndtri": of_floats(special.ndtri),
+        "special_log_ndtr": of_floats(special.log_ndtr),
+        "prims::erfcx special_erfcx": of_floats(special.erfcx),
+        "prims::bessel_i0 special_i0 special_modified_bessel_i0": of_floats(special.i0),
+        "prims::bessel_i0e special_i0e": of_floats(special.i0e),
+        "prims::bessel_i1 special_i1 special_modified_bessel_i1": of_floats(special.i1),
+        "prims::bessel_i1e special_i1e": of_floats(special.i1e),
+        "prims::spherical_bessel_j0 special_spherical_bessel_j0": of_floats(lambda x: rlx.sinc(x * (1 / math.pi))),
+        "prims::zeta special_zeta": _two(special.zeta),
+        "prims::igamma igamma": _two(special.gammainc),
+        "prims::igammac igammac": _two(special.gammaincc),
+        "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self": _two(special.xlogy),
+        "special_xlog1py special_xlog1py.other_scalar special_xlog1py.self_scalar": _two(special.xlog1py),
+    }
+)
+
+
+@aten("gcd", "prims::gcd")
+def gcd(a: Any, b: Any) -> Any:
+    """The greatest common divisor by Euclid's algorithm, for all elements until the last is done."""
+    a, b = rlx.broadcast_arrays(*(rlx.abs(v) for v in meet(a, b)))
+
+    def step(pair: Any) -> Any:
+        a, b = pair
+        is_done = b == 0
+        return rlx.where(is_done, a, b), rlx.where(is_done, 0, rlx.remainder(a, rlx.where(is_done, 1, b)))
+
+    return rlx.while_loop(lambda pair: rlx.any(pair[1] != 0), step, (a, b))[0]
+
+
+# ------------------------------------------------------------------------- comparisons, logic and bits
+
+
+_COMPARED = {
+    "eq": rlx.equal, "ne": rlx.not_equal, "lt": rlx.less, "le": rlx.less_equal,
+    "gt": rlx.greater, "ge": rlx.greater_equal,
+}  # fmt: skip
+rows({f"{name}.Tensor {name}.Scalar": lambda a, b, f=f: f(*meet(a, b)) for name, f in _COMPARED.items()})
+
+_LOGICAL = {"and": rlx.logical_and, "or": rlx.logical_or, "xor": rlx.logical_xor}
+_BITWISE = {"and": rlx.bitwise_and, "or": rlx.bitwise_or, "xor": rlx.bitwise_xor}
+
+
+for _name, _logical in _LOGICAL.items():
+    aten(f"logical_{_name}")(lambda a, b, f=_logical: f(truth(a), truth(b)))
+    _forms = (f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar", f"bitwise_{_name}.Scalar_Tensor")
+    aten(*_forms, f"__{_name}__.Tensor", f"__{_name}__.Scalar")(by_kind(_logical, _BITWISE[_name]))
+
+_LEFT = "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar __lshift__.Tensor"
+_RIGHT = "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar __rshift__.Tensor"
+rows(
+    {
+        _LEFT: lambda a, b: rlx.bitwise_left_shift(*meet(a, b)),
+        _RIGHT: lambda a, b: rlx.bitwise_right_shift(*meet(a, b)),
+        "where.self where.ScalarOther where.ScalarSelf where.Scalar": lambda condition, a, b: rlx.where(
+            truth(condition), *meet(a, b)
+        ),
+        "masked_fill.Scalar masked_fill.Tensor": lambda x, mask, value: rlx.where(mask, as_value(value, x.dtype), x),
+    }
+)

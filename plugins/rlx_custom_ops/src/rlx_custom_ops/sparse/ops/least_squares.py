@@ -9,23 +9,9 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
+import rlx_core as rlx
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    concat,
-    define_op,
-    expand_dims,
-    field,
-    promoted,
-    squeeze,
-)
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, field, promoted
 from rlx_custom_ops.ops.matrices import free_leading_axes
 from rlx_custom_ops.ops.samples import anything
 from rlx_custom_ops.sparse.csr import Csr
@@ -195,17 +181,17 @@ def lsqr(
         if tuple(start.shape) != (n, *b.shape[1:]):
             raise ShapeError(f"sparse.lsqr: x0 must be {[n, *b.shape[1:]]}, not {list(start.shape)}")
         b = b - a @ start
-    right = b if b.ndim == 2 else expand_dims(b, -1)
+    right = b if b.ndim == 2 else rlx.expand_dims(b, -1)
     data, rows, columns = a.data, a.pattern.rows, a.pattern.columns
     if damp:  # rows below the matrix, so that derivatives know of them
         more = np.arange(n)
-        data = concat([data, np.full(n, damp, data.dtype.numpy if isinstance(data, Value) else data.dtype)])
+        data = rlx.concat([data, np.full(n, damp, data.dtype.numpy if isinstance(data, Value) else data.dtype)])
         rows, columns = np.concatenate([rows, m + more]), np.concatenate([columns, more])
-        right = concat(
+        right = rlx.concat(
             [right, np.zeros((n, right.shape[1]), right.dtype.numpy if isinstance(right, Value) else right.dtype)]
         )
     x = Lsqr(m + n if damp else m, n, rtol, maxiter)(data, rows, columns, right)
-    x = x if b.ndim == 2 else squeeze(x, axis=-1)
+    x = x if b.ndim == 2 else rlx.squeeze(x, axis=-1)
     return x if x0 is None else start + x
 
 
