@@ -84,9 +84,6 @@ def _two(coordinate: Any, size: int) -> list[tuple[Any, Any]]:
 # ----------------------------------------------------------------------------- non-maximum suppression
 
 
-__all__ = ["suppressed"]
-
-
 @handles("NonMaxSuppression", finds_sizes=True)
 def non_max_suppression(
     node: OnnxNode, boxes: Any, scores: Any, maximum: Any = None, overlap: Any = None, least: Any = None

@@ -1,4 +1,4 @@
-"""The same elements in other places: reshaping, moving axes, cutting and joining."""
+"""The same elements in other places: reshaping, moving axes, cutting, joining and padding."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import rlx_core as rlx
 from rlx_core.ir.dims import Dim, holds
 from rlx_torch.aten.context import expect, here, refuse
 from rlx_torch.aten.elementwise import convert
+from rlx_torch.aten.normalization import pulled
 from rlx_torch.aten.promotion import as_value, meet
 from rlx_torch.aten.table import aten, rows
 
@@ -249,3 +250,40 @@ def select_scatter(x: Any, source: Any, dim: int, index: Any) -> Any:
     place = index if not isinstance(index, int) or index >= 0 else x.shape[dim] + index
     here_ = rlx.equal(rlx.iota(dim, x.shape, rlx.i64), as_value(place, rlx.i64))
     return rlx.where(here_, rlx.expand_dims(convert(source, x.dtype), axis=dim), x)
+
+
+# --------------------------------------------------------------------------------------------- padding
+
+
+def pad_ends(x: Any, pad: Sequence[Any], mode: Any = "constant", value: Any = 0) -> Any:
+    """`x` with cells around it, given from the last axis on, as torch gives them."""
+    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    widths = [*[(0, 0)] * (x.ndim - len(pairs)), *reversed(pairs)]
+    if mode == "constant":
+        return rlx.pad(x, widths, mode="constant", constant_values=as_value(value, x.dtype))
+    return rlx.pad(x, widths, mode=mode)
+
+
+rows(
+    {
+        "constant_pad_nd": lambda x, pad, value=0: pad_ends(x, pad, value=value),
+        "reflection_pad1d reflection_pad2d reflection_pad3d": lambda x, pad: pad_ends(x, pad, "reflect"),
+        "replication_pad1d replication_pad2d replication_pad3d": lambda x, pad: pad_ends(x, pad, "edge"),
+    }
+)
+
+
+def _pad_backward(mode: str) -> Any:
+    return lambda g, x, pad: pulled(lambda x: pad_ends(x, pad, mode), g, (x,))[0]
+
+
+for _axes in (1, 2, 3):
+    aten(f"reflection_pad{_axes}d_backward")(_pad_backward("reflect"))
+    aten(f"replication_pad{_axes}d_backward")(_pad_backward("edge"))
+
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@aten("pad")
+def pad(x: Any, pad: Sequence[Dim], mode: str = "constant", value: float | None = None) -> Any:
+    return pad_ends(x, pad, _MODES[mode], value or 0)
