@@ -18,8 +18,7 @@ from rlx_core.system.records import frozen
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import Neighbours
 from rlx_onnx.reading.model import read_proto
-from rlx_onnx.reading.signatures import check_signatures
-from rlx_onnx.reading.structure import check_structure, each_graph, node_words
+from rlx_onnx.reading.structure import check_signatures, check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import BITS, element_name, numpy_dtype
 from rlx_onnx.walking.table import TABLE, operation_name
 

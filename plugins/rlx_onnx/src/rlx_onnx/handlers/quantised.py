@@ -10,8 +10,7 @@ from onnx import TensorProto
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.handlers.codes import SIGNED, WIDTHS, coded
-from rlx_onnx.handlers.conversions import element_of
+from rlx_onnx.handlers.conversions import SIGNED, WIDTHS, coded, element_of
 from rlx_onnx.handlers.convolution import integer_conv
 from rlx_onnx.reading.tensors import DTYPES
 from rlx_onnx.walking.node import OnnxNode

@@ -10,9 +10,9 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dims import product
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.contributed.operations import MICROSOFT
-from rlx_onnx.handlers.pooling import average_pool
 from rlx_onnx.handlers.quantised import dynamic_quantize, matmul_integer, rounded
 from rlx_onnx.handlers.recurrent import Product, lstm_by
+from rlx_onnx.handlers.windows import average_pool
 from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles, rows
 
