@@ -34,7 +34,7 @@ def reduced(function: Any, x: Any, dim: Axes, keepdim: bool, **options: Any) -> 
 
 
 def _sum_dtype(x: Any, dtype: Any) -> Any:
-    """The dtype of sums and products: that of floats, i64 for others."""
+    """The dtype of sums and products: unchanged for floats and complex numbers, i64 for others."""
     return dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
 
 
