@@ -57,7 +57,7 @@ class Eig(Op):
             w[index], v[index] = in_order(*eigen)
         return w, v
 
-    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value | Zero, ...]:
+    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> Any:
         # v⁻ᴴ (conj(f) ∘ (vᴴ g_v) + diag(g_w)) vᴴ with f = 1 / (w_j - w_i).
         w, v = y
         inner = diagonal_of(g[0], v) if not isinstance(g[0], Zero) else None

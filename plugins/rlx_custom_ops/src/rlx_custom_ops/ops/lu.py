@@ -70,7 +70,7 @@ class Lu(Op):
         cotangent = adjoint(triangular_solve(lu, adjoint(left), lower=False))
         return (rows_of(cotangent, rlx.argsort(permutation, axis=-1)),)
 
-    def jvp(self, t: Sequence[Any], a: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero, Zero]:
+    def jvp(self, t: Sequence[Any], a: Value, *, y: Sequence[Value]) -> Any:
         """With w = l⁻¹ p ȧ u⁻¹: l̇ = l strictly lower(w) and u̇ = upper(w) u."""
         if isinstance(t[0], Zero):
             return ZERO, ZERO, ZERO

@@ -122,7 +122,7 @@ def rows(x: Any) -> Any:
     return rlx.expand_dims(x, -2)
 
 
-def present(t: Value | Zero, like: Value) -> Value:
+def present(t: Value | Zero, like: Value) -> Any:
     """Return a tangent or cotangent as a value: zeros of the primal's type if it is `Zero`."""
     return rlx.zeros_like(like) if isinstance(t, Zero) else t
 

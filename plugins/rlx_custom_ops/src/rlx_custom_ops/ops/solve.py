@@ -56,7 +56,7 @@ class Solve(Op):
                 raise singular("solve", index, a[index]) from None
         return x
 
-    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
+    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> Any:
         db = self(adjoint(a), g)
         return -rlx.matmul(db, adjoint(y)), db
 
@@ -116,11 +116,11 @@ class Inverse(Op):
     def decompose(self, a: Value) -> Value:
         return _solve(a, rlx.broadcast_to(rlx.eye(a.shape[-1], dtype=a.dtype), a.shape))
 
-    def vjp(self, g: Value, a: Value, *, y: Value) -> tuple[Value, ...]:
+    def vjp(self, g: Value, a: Value, *, y: Value) -> Any:
         # Two products, where differentiating `decompose` solves a system and multiplies.
         return (-rlx.matmul(rlx.matmul(adjoint(y), g), adjoint(y)),)
 
-    def jvp(self, t: Sequence[Any], a: Value, *, y: Value) -> Value | Zero:
+    def jvp(self, t: Sequence[Any], a: Value, *, y: Value) -> Any:
         return ZERO if isinstance(t[0], Zero) else -rlx.matmul(rlx.matmul(y, t[0]), y)
 
     batch = free_leading_axes

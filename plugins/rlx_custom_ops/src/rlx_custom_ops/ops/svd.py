@@ -71,7 +71,7 @@ class Svd(Op):
             u[index], s[index], vh[index] = with_fixed_phases(*factors)
         return u, s, vh
 
-    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value, Value]) -> tuple[Value, ...]:
+    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value, Value]) -> Any:
         # u (herm(f₋ ∘ (k_u + k_v)) + skew(f₊ ∘ (k_u - k_v)) + diag(g_s)) vᴴ, where k_u = uᴴ g_u and k_v = vᴴ g_v, and what
         # lies outside of the spaces of u and v.
         u, s, vh = y

@@ -240,8 +240,6 @@ rows(
         "rsub.Tensor rsub.Scalar": lambda a, b, alpha=1: sub(b, a, alpha=alpha),
         "floor_divide floor_divide.Scalar": lambda a, b: rlx.floor_divide(*meet(a, b)),
         "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": lambda a, b: rlx.remainder(*meet(a, b)),
-        "type_as": lambda x, other: convert(x, other.dtype),
-        "copy": lambda x, source, non_blocking=False: rlx.broadcast_to(convert(source, x.dtype), x.shape),
     }
 )
 
@@ -264,6 +262,14 @@ def convert(x: Any, dtype: Any) -> Any:
     if is_complex(x) and dtype.kind != "complex":
         x = rlx.real(x)
     return rlx.astype(x, dtype)
+
+
+rows(
+    {
+        "type_as": lambda x, other: convert(x, other.dtype),
+        "copy": lambda x, source, non_blocking=False: rlx.broadcast_to(convert(source, x.dtype), x.shape),
+    }
+)
 
 
 # ----------------------------------------------------------------------------------- special functions

@@ -203,14 +203,6 @@ def cdist(a: Any, b: Any, p: float = 2.0, compute_mode: int | None = None) -> An
     return _norm_of(rlx.expand_dims(a, axis=-2) - rlx.expand_dims(b, axis=-3), p, -1)
 
 
-rows(
-    {
-        "_cdist_backward": lambda g, a, b, p, found: rlx.vjp(lambda a: cdist(a, b, p), a)[1](g)[0],
-        "_pdist_backward": lambda g, x, p, found: rlx.vjp(lambda x: pdist(x, p), x)[1](g)[0],
-    }
-)
-
-
 @aten("_pdist_forward", "pdist")
 def pdist(x: Any, p: float = 2.0) -> Any:
     """The p-norm of the difference of every two rows, the first before the second."""
@@ -218,3 +210,11 @@ def pdist(x: Any, p: float = 2.0) -> Any:
         refuse("cdist, where the number of rows is a symbol")
     first, second = np.triu_indices(x.shape[0], 1)
     return _norm_of(rlx.take(x, first, axis=0) - rlx.take(x, second, axis=0), p, -1)
+
+
+rows(
+    {
+        "_cdist_backward": lambda g, a, b, p, found: rlx.vjp(lambda a: cdist(a, b, p), a)[1](g)[0],
+        "_pdist_backward": lambda g, x, p, found: rlx.vjp(lambda x: pdist(x, p), x)[1](g)[0],
+    }
+)

@@ -66,15 +66,6 @@ rows(
         "permute permute_copy": lambda x, dims: rlx.permute_dims(x, tuple(d % x.ndim for d in dims)) if x.ndim else x,
         "select.int select_copy.int": lambda x, dim, index: x[at(dim % x.ndim, index)],
         "unbind.int unbind_copy.int": lambda x, dim=0: list(rlx.unstack(x, axis=dim % x.ndim)),
-        "diagonal_backward": lambda g, sizes, offset, dim1, dim2: diagonal_scatter(
-            rlx.zeros(tuple(sizes), dtype=g.dtype), g, offset, dim1, dim2
-        ),
-        "slice_backward": lambda g, sizes, dim, start, end, step: slice_scatter(
-            rlx.zeros(tuple(sizes), dtype=g.dtype), g, dim, start, end, step
-        ),
-        "select_backward": lambda g, sizes, dim, index: select_scatter(
-            rlx.zeros(tuple(sizes), dtype=g.dtype), g, dim, index
-        ),
     }
 )
 
@@ -250,6 +241,21 @@ def select_scatter(x: Any, source: Any, dim: int, index: Any) -> Any:
     place = index if not isinstance(index, int) or index >= 0 else x.shape[dim] + index
     here_ = rlx.equal(rlx.iota(dim, x.shape, rlx.i64), as_value(place, rlx.i64))
     return rlx.where(here_, rlx.expand_dims(convert(source, x.dtype), axis=dim), x)
+
+
+rows(
+    {
+        "diagonal_backward": lambda g, sizes, offset, dim1, dim2: diagonal_scatter(
+            rlx.zeros(tuple(sizes), dtype=g.dtype), g, offset, dim1, dim2
+        ),
+        "slice_backward": lambda g, sizes, dim, start, end, step: slice_scatter(
+            rlx.zeros(tuple(sizes), dtype=g.dtype), g, dim, start, end, step
+        ),
+        "select_backward": lambda g, sizes, dim, index: select_scatter(
+            rlx.zeros(tuple(sizes), dtype=g.dtype), g, dim, index
+        ),
+    }
+)
 
 
 # --------------------------------------------------------------------------------------------- padding

@@ -21,19 +21,6 @@ def sort(x: Any, dim: int = -1, descending: bool = False) -> Any:
     return rlx.take_along_axis(x, places, axis=dim), places
 
 
-rows(
-    {
-        "sort.stable": lambda x, *, stable=None, dim=-1, descending=False: sort(x, dim, descending),
-        "argsort argsort.stable": lambda x, dim=-1, descending=False, *, stable=False: sort(x, dim, descending)[1],
-        "median": lambda x: median(rlx.reshape(x, (-1,)), 0)[0],
-        "nanmedian": lambda x: nanmedian(rlx.reshape(x, (-1,)), 0)[0],
-        "bucketize.Tensor": lambda values, boundaries, *, out_int32=False, right=False: searchsorted(
-            boundaries, values, out_int32=out_int32, right=right
-        ),
-    }
-)
-
-
 @aten("topk")
 def topk(x: Any, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     if not x.ndim:
@@ -116,3 +103,16 @@ def searchsorted(
         rlx.expand_dims(sequence, axis=-2), rlx.expand_dims(values, axis=-1)
     )
     return rlx.sum(convert(smaller, dtype), axis=-1, dtype=dtype)
+
+
+rows(
+    {
+        "sort.stable": lambda x, *, stable=None, dim=-1, descending=False: sort(x, dim, descending),
+        "argsort argsort.stable": lambda x, dim=-1, descending=False, *, stable=False: sort(x, dim, descending)[1],
+        "median": lambda x: median(rlx.reshape(x, (-1,)), 0)[0],
+        "nanmedian": lambda x: nanmedian(rlx.reshape(x, (-1,)), 0)[0],
+        "bucketize.Tensor": lambda values, boundaries, *, out_int32=False, right=False: searchsorted(
+            boundaries, values, out_int32=out_int32, right=right
+        ),
+    }
+)

@@ -125,7 +125,7 @@ class SparseSolve(Op):
     ) -> tuple[Value | None, ...]:
         data_too, b_too = promoted(data, b)
         assert b_too is not None, "promotion keeps what is there"
-        start = None if x0 is None else rlx.astype(x0, b_too.dtype)  # which the result does not depend on
+        start: Any = None if x0 is None else rlx.astype(x0, b_too.dtype)  # which the result does not depend on
         return data_too, rows, columns, b_too, start
 
     def infer(
@@ -203,7 +203,7 @@ class SparseSolve(Op):
             moved = 0.5 * (moved + product(conjugated(t[0]), columns, rows, y))
         return self(data, rows, columns, -moved if isinstance(t[3], Zero) else t[3] - moved)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
         data, rows, columns = x[:3]
         operands = [(v, has_batch) for v, has_batch in zip(x, is_batched, strict=True) if v is not None]
         batched = [v if has_batch else rlx.broadcast_to(v, (size, *v.shape)) for v, has_batch in operands]
