@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.system.records import frozen
 
-__all__ = ["Handler", "HandlerTable"]
+__all__ = ["Handler", "HandlerTable", "register_rows"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound="Handler")
@@ -89,6 +89,14 @@ class HandlerTable(Mapping[str, H], Generic[H]):
 
     def __len__(self) -> int:
         return len(self._loaded())
+
+
+def register_rows(
+    register: Callable[..., Callable[[Any], Any]], handlers: Mapping[str, Callable[..., Any]], **properties: Any
+) -> None:
+    """Register handlers of one expression each by the decorator of a table; a key may list several operations."""
+    for operations, function in handlers.items():
+        register(*operations.split(), **properties)(function)
 
 
 def _origin(handler: Handler) -> str:

@@ -14,7 +14,7 @@ import rlx_core as rlx
 from rlx_core.errors import DtypeError, FormatError, ShapeError, UnsupportedError, WrongInputCountError
 from rlx_core.importing.host_steps import PartitionedFunction
 from rlx_onnx import load
-from rlx_onnx.handlers.suppression import suppressed
+from rlx_onnx.handlers.detection import suppressed
 
 
 def chosen() -> Any:

@@ -46,23 +46,13 @@ __all__ = [
     "triangular_solve",
 ]
 
-_FAMILIES = {
-    "cond": "norms",
-    "inverse": "solve",
-    "logdet": "determinant",
-    "lstsq": "least_squares",
-    "norm": "norms",
-    "pinv": "least_squares",
-    "slogdet": "determinant",
-    "triangular_solve": "triangular",
-}
-"""The file of a function in `ops/`, where it is not called like the function."""
-
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.ops.{_FAMILIES.get(name, name)}"), name)
+    families = importlib.import_module(f"{__name__}.plugin").FAMILIES
+    family = next((family for family, ops in families.items() if name in ops.split()), "norms")
+    return getattr(importlib.import_module(f"{__name__}.ops.{family}"), name)
 
 
 def __dir__() -> list[str]:

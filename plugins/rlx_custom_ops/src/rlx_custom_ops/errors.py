@@ -165,19 +165,9 @@ def no_divisor(op: str, size: int) -> MatrixRefusal:
     )
 
 
-def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int) -> LinearAlgebraError:
-    """The error for the first leading minor that is not positive."""
-    return no_minor(op, size)(index, order)
-
-
 def singular(op: str, index: tuple[int, ...], a: np.ndarray) -> LinearAlgebraError:
     """The error for a pivot of exactly 0 in `a`."""
     return no_pivot(op, a.shape[-1])(index, int(np.linalg.matrix_rank(a)))
-
-
-def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> LinearAlgebraError:
-    """The error for a triangular matrix without an inverse."""
-    return no_divisor(op, size)(index, row)
 
 
 def no_convergence(op: str, index: tuple[int, ...]) -> NoConvergenceError:

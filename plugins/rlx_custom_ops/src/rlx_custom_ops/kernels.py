@@ -17,7 +17,7 @@ import scipy.linalg
 from scipy.linalg import get_lapack_funcs
 
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_custom_ops.errors import no_convergence, not_positive_definite, singular
+from rlx_custom_ops.errors import no_convergence, no_minor, singular
 from rlx_custom_ops.ops.cholesky import Cholesky
 from rlx_custom_ops.ops.determinant import Slogdet
 from rlx_custom_ops.ops.eig import Eig, in_order
@@ -55,7 +55,7 @@ def lapack_potrf(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> 
     for index in finite(a, out):
         lower, info = factor(a[index], lower=True, clean=True)
         if info > 0:
-            raise not_positive_definite("cholesky", index, info, a.shape[-1])
+            raise no_minor("cholesky", a.shape[-1])(index, info)
         out[index] = lower
 
 

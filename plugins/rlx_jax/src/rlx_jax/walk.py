@@ -7,6 +7,7 @@ word a key, so that whatever JAX does with shapes of keys is done with shapes of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import jax
@@ -17,12 +18,12 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 import rlx_core as rlx
 from rlx_core.importing.report import expect_handlers
-from rlx_core.importing.table import Handler, HandlerTable
+from rlx_core.importing.table import Handler, HandlerTable, register_rows
 from rlx_core.importing.walk import GraphWalk
 from rlx_core.ir.dtypes import dtype
 from rlx_jax.sizes import DTYPES, Sizes
 
-__all__ = ["TABLE", "Equation", "JaxprWalk", "array_of", "expect_supported", "handles", "key_words"]
+__all__ = ["TABLE", "Equation", "JaxprWalk", "array_of", "expect_supported", "handles", "key_words", "rows"]
 
 TABLE: Final = HandlerTable(
     Handler,
@@ -40,6 +41,9 @@ TABLE: Final = HandlerTable(
 """Primitive → handler: from an equation and its operands to its result, or to a list if the primitive has several results."""
 
 handles = TABLE.register
+
+rows: Final = partial(register_rows, handles)
+"""Registers handlers of one expression each: primitives → function of the equation and its operands."""
 
 
 @frozen

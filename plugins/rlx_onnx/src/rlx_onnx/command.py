@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,8 +18,7 @@ from rlx_core.system.records import frozen
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import Neighbours
 from rlx_onnx.reading.model import read_proto
-from rlx_onnx.reading.signatures import check_signatures
-from rlx_onnx.reading.structure import check_structure, each_graph, node_words
+from rlx_onnx.reading.structure import check_signatures, check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import BITS, element_name, numpy_dtype
 from rlx_onnx.walking.table import TABLE, operation_name
 
@@ -95,7 +95,7 @@ def _inventory(proto: Any, weights: Mapping[str, Any], folder: Path | None, name
 
 def _about(proto: Any, folder: Path | None, weights: Mapping[str, Any]) -> dict[str, str]:
     nodes = sum(len(each.node) for each in each_graph(proto.graph))
-    sizes = [_elements(each) for each in proto.graph.initializer]
+    sizes = [math.prod(each.dims) for each in proto.graph.initializer]
     outside = [each for each in proto.graph.initializer if each.external_data and each.name not in weights]
     if folder is not None:
         neighbours = Neighbours(folder)
@@ -111,16 +111,9 @@ def _about(proto: Any, folder: Path | None, weights: Mapping[str, Any]) -> dict[
     }
 
 
-def _elements(tensor: Any) -> int:
-    count = 1
-    for n in tensor.dims:
-        count *= n
-    return count
-
-
 def _nbytes(tensor: Any) -> int:
     bits = BITS.get(tensor.data_type) or 8 * numpy_dtype(tensor.data_type).itemsize
-    return _elements(tensor) * bits // 8
+    return math.prod(tensor.dims) * bits // 8
 
 
 def _type(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Stacks of small matrices: which ones are small, how they lie in memory, and whether threads share them."""
+"""Stacks of small matrices: which ones are small, how they lie in memory, whether threads share them, and their errors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from rlx_core.kit import Node, TensorType
+from rlx_core.kit import Fault, Node, TensorType
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.emitters import WORTH_THREADS, SystemRows
+from rlx_custom_ops.errors import BATCH_INDEX, MatrixRefusal, listed
 
-__all__ = ["MAX_SIDES", "MAX_SMALL", "Systems", "is_small", "is_small_system"]
+__all__ = ["MAX_SIDES", "MAX_SMALL", "Systems", "fault_of", "is_small", "is_small_system"]
+
 
 MAX_SMALL: Final = 32
 """Rows of a matrix up to which a call of LAPACK takes longer."""
@@ -70,3 +72,23 @@ class Systems:
     @property
     def uses_threads(self) -> bool:
         return self.stack > 1 and self.stack * self.rows.products * self.rows.dtype.itemsize >= WORTH_THREADS
+
+
+# ---------------------------------------------------------------------------------------------- errors
+
+
+def fault_of(refusal: MatrixRefusal, leading: tuple[int, ...], limit: int) -> Fault:
+    """Return the fault whose number encodes which matrix of a stack is refused, and the offending value.
+
+    Args:
+        leading: Dims of the stack.
+        limit: The number is the index of the matrix times `limit`, plus the value, which is less.
+    """
+    axes = len(leading)
+    return Fault(
+        refusal.message(["{}"] * axes, "{}"),
+        f"{refusal.error.__module__}:{refusal.error.__qualname__}",
+        (*leading, limit),
+        ((BATCH_INDEX, listed([f"{{{axis}}}" for axis in range(axes)])),),
+        refusal.hint,
+    )

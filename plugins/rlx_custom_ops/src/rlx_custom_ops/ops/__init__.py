@@ -1,35 +1,10 @@
 """The ops by family. `OPS` is all of them; the modules know the mathematics and NumPy, and nothing of kernels."""
 
-from rlx_custom_ops.ops import (
-    cholesky,
-    determinant,
-    eig,
-    eigh,
-    expm,
-    kron,
-    least_squares,
-    lu,
-    polar,
-    qr,
-    solve,
-    svd,
-    triangular,
-)
+import importlib
+from typing import Any
+
+from rlx_custom_ops.plugin import FAMILIES
 
 __all__ = ["OPS"]
 
-OPS = (
-    *cholesky.OPS,
-    *triangular.OPS,
-    *solve.OPS,
-    *lu.OPS,
-    *determinant.OPS,
-    *qr.OPS,
-    *eigh.OPS,
-    *eig.OPS,
-    *svd.OPS,
-    *least_squares.OPS,
-    *expm.OPS,
-    *polar.OPS,
-    *kron.OPS,
-)
+OPS: tuple[Any, ...] = tuple(op for name in FAMILIES for op in importlib.import_module(f"{__name__}.{name}").OPS)

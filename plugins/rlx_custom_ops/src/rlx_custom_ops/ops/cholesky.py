@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, matmul, op_function
-from rlx_custom_ops.errors import not_positive_definite
+from rlx_custom_ops.errors import no_minor
 from rlx_custom_ops.ops.matrices import (
     adjoint,
     expect_square,
@@ -43,8 +43,6 @@ class Cholesky(Op):
         Giles 2008, "An extended collection of matrix derivative results", section 3.2.
     """
 
-    category: ClassVar = "boundary"
-
     def infer(self, a: TensorType) -> TensorType:
         expect_square("a", a)
         return a
@@ -56,8 +54,7 @@ class Cholesky(Op):
             try:
                 lower[index] = np.linalg.cholesky(a[index])
             except np.linalg.LinAlgError:
-                order, size = first_bad_minor(a[index]), a.shape[-1]
-                raise not_positive_definite("cholesky", index, order, size) from None
+                raise no_minor("cholesky", a.shape[-1])(index, first_bad_minor(a[index])) from None
         return lower
 
     def vjp(self, g: Value, a: Value, *, y: Value) -> tuple[Value, ...]:

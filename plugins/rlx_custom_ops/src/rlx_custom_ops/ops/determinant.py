@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    angle,
-    conjugate,
-    define_op,
-    diag,
-    expand_dims,
-    imag,
-    make_complex,
-    op_function,
-    sum,
-    where,
-)
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
 from rlx_custom_ops.ops.matrices import adjoint, expect_square, free_leading_axes, present, real_part, real_type
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
 from rlx_custom_ops.ops.solve import inverse, solve
@@ -51,8 +33,6 @@ class Slogdet(Op):
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.2.4.
     """
 
-    category: ClassVar = "boundary"
-
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
         expect_square("a", a)
         leading = a.shape[:-2]
@@ -68,17 +48,17 @@ class Slogdet(Op):
         if not a.dtype.is_complex:
             return (ZERO,) if isinstance(g_log, Zero) else (matrices_of(g_log) * adjoint(inverse(a)),)
         # d log det = tr(a⁻¹ da), of which the logarithm of the modulus is the real part and the phase the imaginary one.
-        phase_slope = imag(present(g_sign, sign) * conjugate(sign))
-        scale = make_complex(0.5 * present(g_log, log_modulus), phase_slope)
+        phase_slope = rlx.imag(present(g_sign, sign) * rlx.conjugate(sign))
+        scale = rlx.make_complex(0.5 * present(g_log, log_modulus), phase_slope)
         return (matrices_of(scale) * adjoint(inverse(a)),)
 
-    def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> tuple[Value | Zero, Value | Zero]:
+    def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> Any:
         if isinstance(t[0], Zero):
             return ZERO, ZERO
-        trace = sum(diag(solve(a, t[0])), axis=-1)
+        trace = rlx.sum(rlx.diag(solve(a, t[0])), axis=-1)
         if not a.dtype.is_complex:
             return ZERO, trace
-        return y[0] * make_complex(0, imag(trace)), real_part(trace)
+        return y[0] * rlx.make_complex(0, rlx.imag(trace)), real_part(trace)
 
     batch = free_leading_axes
 
@@ -107,17 +87,15 @@ class Logdet(Op):
         SingularMatrixError: When a derivative runs, if `a` has no inverse.
     """
 
-    category: ClassVar = "boundary"
-
     def infer(self, a: TensorType) -> TensorType:
         expect_square("a", a)
         return TensorType(a.dtype, a.shape[:-2])
 
-    def decompose(self, a: Value) -> Value:
+    def decompose(self, a: Value) -> Any:
         sign, log_modulus = slogdet(a)
         if a.dtype.is_complex:
-            return make_complex(log_modulus, angle(sign))
-        return where(sign < 0, float("nan"), log_modulus)
+            return rlx.make_complex(log_modulus, rlx.angle(sign))
+        return rlx.where(sign < 0, float("nan"), log_modulus)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -138,7 +116,7 @@ def positive_determinant(rng: np.random.Generator, shape: tuple[int, ...], is_co
 
 def matrices_of(x: Any) -> Any:
     """A number for each matrix as one that scales it."""
-    return expand_dims(x, (-1, -2))
+    return rlx.expand_dims(x, (-1, -2))
 
 
 OPS = (Slogdet, Logdet)

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from rlx_core import c64, c128
+import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    astype,
-    conjugate,
-    define_op,
-    diag,
-    matmul,
-    op_function,
-    real,
-    sum,
-)
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
 from rlx_custom_ops.errors import no_convergence
 from rlx_custom_ops.ops import phases
 from rlx_custom_ops.ops.eigh import diagonal_of, inverse_gaps
@@ -58,11 +41,9 @@ class Eig(Op):
         phases of the vectors added.
     """
 
-    category: ClassVar = "boundary"
-
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
         expect_square("a", a)
-        vectors = a.with_dtype(c64 if real_type(a).dtype.itemsize == 4 else c128)
+        vectors = a.with_dtype(rlx.c64 if real_type(a).dtype.itemsize == 4 else rlx.c128)
         return vectors.with_shape(a.shape[:-1]), vectors
 
     def reference(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,26 +57,26 @@ class Eig(Op):
             w[index], v[index] = in_order(*eigen)
         return w, v
 
-    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value | Zero, ...]:
+    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> Any:
         # v⁻ᴴ (conj(f) ∘ (vᴴ g_v) + diag(g_w)) vᴴ with f = 1 / (w_j - w_i).
         w, v = y
         inner = diagonal_of(g[0], v) if not isinstance(g[0], Zero) else None
         if not isinstance(g[1], Zero):
             g_v = across(v, g[1] + phases.pulled(v, phases.twist(v, g[1])))
-            off_diagonal = conjugate(inverse_gaps(w)) * matmul(adjoint(v), g_v)
+            off_diagonal = rlx.conjugate(inverse_gaps(w)) * rlx.matmul(adjoint(v), g_v)
             inner = off_diagonal if inner is None else inner + off_diagonal
         if inner is None:
             return (ZERO,)
-        g_a = solve(adjoint(v), matmul(inner, adjoint(v)))
-        return (g_a if a.dtype.is_complex else 2 * real(g_a),)
+        g_a = solve(adjoint(v), rlx.matmul(inner, adjoint(v)))
+        return (g_a if a.dtype.is_complex else 2 * rlx.real(g_a),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> Any:
         if isinstance(t[0], Zero):
             return ZERO, ZERO
         w, v = y
-        c = solve(v, matmul(astype(t[0], v.dtype), v))
-        t_v = across(v, matmul(v, inverse_gaps(w) * c))
-        return diag(c), t_v + phases.turned(v, phases.pushed(v, t_v))
+        c = solve(v, rlx.matmul(rlx.astype(t[0], v.dtype), v))
+        t_v = across(v, rlx.matmul(v, inverse_gaps(w) * c))
+        return rlx.diag(c), t_v + phases.turned(v, phases.pushed(v, t_v))
 
     batch = free_leading_axes
 
@@ -123,7 +104,7 @@ def across(v: Any, x: Any) -> Any:
 
     It is its own transpose.
     """
-    return x - v * rows(astype(real(sum(conjugate(v) * x, axis=-2)), v.dtype))
+    return x - v * rows(rlx.astype(rlx.real(rlx.sum(rlx.conjugate(v) * x, axis=-2)), v.dtype))
 
 
 def spread(rng: np.random.Generator, shape: tuple[int, ...], is_complex: bool) -> np.ndarray:

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    abs,
-    broadcast_to,
-    define_op,
-    diag,
-    expand_dims,
-    eye,
-    matmul,
-    op_function,
-    sum,
-    where,
-)
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
 from rlx_custom_ops.errors import no_convergence
 from rlx_custom_ops.ops import phases
 from rlx_custom_ops.ops.matrices import (
@@ -70,8 +52,6 @@ class Eigh(Op):
         of complex vectors added; Seeger et al. 2017, "Auto-differentiating linear algebra", arXiv:1710.08717.
     """
 
-    category: ClassVar = "boundary"
-
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
         expect_square("a", a)
         return real_type(a, *a.shape[:-1]), a
@@ -93,19 +73,19 @@ class Eigh(Op):
         inner = diagonal_of(0.5 * g[0] if v.dtype.is_complex else g[0], v) if not isinstance(g[0], Zero) else None
         if not isinstance(g[1], Zero):
             g_v = g[1] + phases.pulled(v, phases.twist(v, g[1])) if v.dtype.is_complex else g[1]
-            off_diagonal = inverse_gaps(w) * matmul(adjoint(v), g_v)
+            off_diagonal = inverse_gaps(w) * rlx.matmul(adjoint(v), g_v)
             inner = off_diagonal if inner is None else inner + off_diagonal
-        return (ZERO,) if inner is None else (hermitian(matmul(matmul(v, inner), adjoint(v))),)
+        return (ZERO,) if inner is None else (hermitian(rlx.matmul(rlx.matmul(v, inner), adjoint(v))),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> Any:
         if isinstance(t[0], Zero):
             return ZERO, ZERO
         w, v = y
-        c = matmul(matmul(adjoint(v), hermitian(t[0])), v)
-        t_v = matmul(v, inverse_gaps(w) * c)
+        c = rlx.matmul(rlx.matmul(adjoint(v), hermitian(t[0])), v)
+        t_v = rlx.matmul(v, inverse_gaps(w) * c)
         if v.dtype.is_complex:
             t_v = t_v + phases.turned(v, phases.pushed(v, t_v))
-        return real_part(diag(c)), t_v
+        return real_part(rlx.diag(c)), t_v
 
     batch = free_leading_axes
 
@@ -123,15 +103,15 @@ eigh = op_function(Eigh)
 
 def inverse_gaps(w: Any) -> Any:
     """1 / (w_j - w_i), and 0 for the diagonal and where the two are equal to rounding."""
-    gaps = expand_dims(w, -2) - expand_dims(w, -1)
-    tolerance = 4 * EPSILON[w.dtype] * expand_dims(sum(abs(w), axis=-1), (-1, -2))
-    is_equal = abs(gaps) <= tolerance
-    return where(is_equal, 0.0, 1.0 / where(is_equal, 1.0, gaps))
+    gaps = rlx.expand_dims(w, -2) - rlx.expand_dims(w, -1)
+    tolerance = 4 * EPSILON[w.dtype] * rlx.expand_dims(rlx.sum(rlx.abs(w), axis=-1), (-1, -2))
+    is_equal = rlx.abs(gaps) <= tolerance
+    return rlx.where(is_equal, 0.0, 1.0 / rlx.where(is_equal, 1.0, gaps))
 
 
 def diagonal_of(x: Any, like: Any) -> Any:
     """Vectors as diagonal matrices, in the dtype of `like`."""
-    identity = broadcast_to(eye(like.shape[-1], dtype=like.dtype), (*x.shape, x.shape[-1]))
+    identity = rlx.broadcast_to(rlx.eye(like.shape[-1], dtype=like.dtype), (*x.shape, x.shape[-1]))
     return identity * rows(x)
 
 

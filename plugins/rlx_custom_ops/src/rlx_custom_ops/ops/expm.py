@@ -4,30 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
+import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    abs,
-    astype,
-    concat,
-    define_op,
-    op_function,
-    stop_gradient,
-    sum,
-    where,
-    zeros_like,
-)
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
 from rlx_custom_ops.ops.matrices import adjoint, expect_square, finite, free_leading_axes
 from rlx_custom_ops.ops.samples import anything, samples_of
 
@@ -49,8 +32,6 @@ class Expm(Op):
         2009, "Computing the Fréchet derivative of the matrix exponential", SIAM J. Matrix Anal. 30, equation 1.4 there
         credited to Najfeld & Havel and Mathias; its transpose is the derivative at aᴴ.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> TensorType:
         expect_square("a", a)
@@ -87,10 +68,10 @@ def derivative_along(a: Any, e: Any) -> Any:
     """The Fréchet derivative of the exponential at `a` along `e`."""
     # It is linear in e. Brought to size 1, e has no say in how often the block is halved and squared: a large cotangent
     # would otherwise cost digits. The size is a constant to derivatives, because the derivative does not depend on it.
-    total = stop_gradient(sum(abs(e), axis=(-2, -1), keepdims=True))
-    size = astype(where(total == 0, 1.0, total), e.dtype)
+    total = rlx.stop_gradient(rlx.sum(rlx.abs(e), axis=(-2, -1), keepdims=True))
+    size = rlx.astype(rlx.where(total == 0, 1.0, total), e.dtype)
     n = a.shape[-1]
-    block = concat([concat([a, e / size], axis=-1), concat([zeros_like(a), a], axis=-1)], axis=-2)
+    block = rlx.concat([rlx.concat([a, e / size], axis=-1), rlx.concat([rlx.zeros_like(a), a], axis=-1)], axis=-2)
     return expm(block)[..., :n, n:] * size
 
 

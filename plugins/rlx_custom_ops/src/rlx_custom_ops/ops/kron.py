@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +37,6 @@ class Kron(Op):
     Shapes:
         a: [..., m, n]    b: [..., p, q]    ->    y: [..., m p, n q]
     """
-
-    category: ClassVar = "boundary"
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)

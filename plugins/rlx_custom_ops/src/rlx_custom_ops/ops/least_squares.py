@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from attrs import Attribute
 
@@ -83,7 +83,6 @@ class Pinv(Op):
         so equal singular values do no harm.
     """
 
-    category: ClassVar = "boundary"
     rtol: float | None = field(default=None, validator=non_negative)
 
     def infer(self, a: TensorType) -> TensorType:
@@ -144,7 +143,6 @@ class Lstsq(Op):
         The derivatives: Golub & Pereyra 1973, as for `Pinv`, applied to `b`.
     """
 
-    category: ClassVar = "boundary"
     rtol: float | None = field(default=None, validator=non_negative)
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:

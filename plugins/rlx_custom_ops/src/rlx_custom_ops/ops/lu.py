@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from rlx_core import i32
+import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    argsort,
-    broadcast_to,
-    define_op,
-    expand_dims,
-    matmul,
-    op_function,
-    take_along_axis,
-    tril,
-    triu,
-)
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
 from rlx_custom_ops.ops.matrices import adjoint, expect_square, free_leading_axes, stack
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
 from rlx_custom_ops.ops.triangular import triangular_solve
@@ -54,11 +36,9 @@ class Lu(Op):
         The derivatives: Walter & Lehmann 2012, "Algorithmic differentiation of linear algebra functions", section 3.1.
     """
 
-    category: ClassVar = "boundary"
-
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         expect_square("a", a)
-        rows = TensorType(i32, a.shape[:-1])
+        rows = TensorType(rlx.i32, a.shape[:-1])
         return a, rows, rows
 
     def reference(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -83,12 +63,14 @@ class Lu(Op):
             return (ZERO,)
         lu, _, permutation = y
         lower, upper = parts(lu)
-        inner = tril(matmul(adjoint(lower), tril(g[0], k=-1)), k=-1) + triu(matmul(triu(g[0]), adjoint(upper)))
+        inner = rlx.tril(rlx.matmul(adjoint(lower), rlx.tril(g[0], k=-1)), k=-1) + rlx.triu(
+            rlx.matmul(rlx.triu(g[0]), adjoint(upper))
+        )
         left = triangular_solve(lu, inner, operation="adjoint", unit_diagonal=True)
         cotangent = adjoint(triangular_solve(lu, adjoint(left), lower=False))
-        return (rows_of(cotangent, argsort(permutation, axis=-1)),)
+        return (rows_of(cotangent, rlx.argsort(permutation, axis=-1)),)
 
-    def jvp(self, t: Sequence[Any], a: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero, Zero]:
+    def jvp(self, t: Sequence[Any], a: Value, *, y: Sequence[Value]) -> Any:
         """With w = l⁻¹ p ȧ u⁻¹: l̇ = l strictly lower(w) and u̇ = upper(w) u."""
         if isinstance(t[0], Zero):
             return ZERO, ZERO, ZERO
@@ -96,7 +78,7 @@ class Lu(Op):
         lower, upper = parts(lu)
         left = triangular_solve(lu, rows_of(t[0], permutation), unit_diagonal=True)
         w = adjoint(triangular_solve(lu, adjoint(left), lower=False, operation="adjoint"))
-        return matmul(lower, tril(w, k=-1)) + matmul(triu(w), upper), ZERO, ZERO
+        return rlx.matmul(lower, rlx.tril(w, k=-1)) + rlx.matmul(rlx.triu(w), upper), ZERO, ZERO
 
     batch = free_leading_axes
 
@@ -116,12 +98,12 @@ lu = op_function(Lu)
 def parts(lu: Any) -> tuple[Any, Any]:
     """`l` and `u`, each by itself."""
     ones = np.eye(lu.shape[-1], dtype=lu.dtype.numpy)
-    return tril(lu, k=-1) + ones, triu(lu)
+    return rlx.tril(lu, k=-1) + ones, rlx.triu(lu)
 
 
 def rows_of(x: Any, order: Any) -> Any:
     """The rows of matrices in an order of each."""
-    return take_along_axis(x, broadcast_to(expand_dims(order, -1), x.shape), axis=-2)
+    return rlx.take_along_axis(x, rlx.broadcast_to(rlx.expand_dims(order, -1), x.shape), axis=-2)
 
 
 OPS = (Lu,)

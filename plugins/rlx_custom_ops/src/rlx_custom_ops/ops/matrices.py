@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core import c64, c128, f32, f64
+import rlx_core as rlx
 from rlx_core.errors import ShapeError
 from rlx_core.ops import (
     Dim,
@@ -19,29 +19,18 @@ from rlx_core.ops import (
     Value,
     Zero,
     broadcast_shapes,
-    broadcast_to,
-    conjugate,
-    expand_dims,
     expect_dtype,
     expect_rank,
     expect_shape,
-    matrix_transpose,
-    permute_dims,
-    real,
-    reshape,
     same_dim,
-    squeeze,
-    tril,
-    triu,
-    zeros_like,
 )
 
 __rlx_library__ = True  # errors point at the line that called us
 
-DTYPES = (f32, f64, c64, c128)
+DTYPES = (rlx.f32, rlx.f64, rlx.c64, rlx.c128)
 """Dtypes of LAPACK. Narrower floats and integers are refused: casting them is the caller's decision."""
 
-EPSILON = {f32: 2.0**-23, c64: 2.0**-23, f64: 2.0**-52, c128: 2.0**-52}
+EPSILON = {rlx.f32: 2.0**-23, rlx.c64: 2.0**-23, rlx.f64: 2.0**-52, rlx.c128: 2.0**-52}
 
 
 # ------------------------------------------------------------------------------------------ types
@@ -105,8 +94,8 @@ def real_type(x: TensorType, *shape: Dim) -> TensorType:
 
 def adjoint(x: Any) -> Any:
     """The conjugate transpose, xᴴ."""
-    transposed = matrix_transpose(x)
-    return conjugate(transposed) if transposed.dtype.is_complex else transposed
+    transposed = rlx.matrix_transpose(x)
+    return rlx.conjugate(transposed) if transposed.dtype.is_complex else transposed
 
 
 def hermitian(x: Any) -> Any:
@@ -116,26 +105,26 @@ def hermitian(x: Any) -> Any:
 
 def lower_half(x: Any) -> Any:
     """The lower triangle with the diagonal halved, so that a Hermitian x is `lower_half(x)` plus its adjoint."""
-    return 0.5 * (tril(x) + tril(x, k=-1))
+    return 0.5 * (rlx.tril(x) + rlx.tril(x, k=-1))
 
 
 def upper_half(x: Any) -> Any:
     """The upper triangle with the diagonal halved."""
-    return 0.5 * (triu(x) + triu(x, k=1))
+    return 0.5 * (rlx.triu(x) + rlx.triu(x, k=1))
 
 
 def real_part(x: Any) -> Any:
-    return real(x) if x.dtype.is_complex else x
+    return rlx.real(x) if x.dtype.is_complex else x
 
 
 def rows(x: Any) -> Any:
     """Return a vector per matrix in the form that scales its columns: element j for column j."""
-    return expand_dims(x, -2)
+    return rlx.expand_dims(x, -2)
 
 
-def present(t: Value | Zero, like: Value) -> Value:
+def present(t: Value | Zero, like: Value) -> Any:
     """Return a tangent or cotangent as a value: zeros of the primal's type if it is `Zero`."""
-    return zeros_like(like) if isinstance(t, Zero) else t
+    return rlx.zeros_like(like) if isinstance(t, Zero) else t
 
 
 # --------------------------------------------------------------------------------------- batching
@@ -143,7 +132,7 @@ def present(t: Value | Zero, like: Value) -> Value:
 
 def free_leading_axes(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
     """The batching rule of all that maps matrices in the last two axes: a new axis in front is one more leading axis."""
-    return op(*(v if b else broadcast_to(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)))
+    return op(*(v if b else rlx.broadcast_to(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)))
 
 
 def batched_solve(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
@@ -151,9 +140,9 @@ def batched_solve(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[b
     a, b = x
     if is_batched[0] or a.ndim > 2:
         return free_leading_axes(op, size, x, is_batched)
-    side_by_side = permute_dims(b, (1, 0, 2))
-    solved = op(a, reshape(side_by_side, (b.shape[1], size * b.shape[2])))
-    return permute_dims(reshape(solved, side_by_side.shape), (1, 0, 2))
+    side_by_side = rlx.permute_dims(b, (1, 0, 2))
+    solved = op(a, rlx.reshape(side_by_side, (b.shape[1], size * b.shape[2])))
+    return rlx.permute_dims(rlx.reshape(solved, side_by_side.shape), (1, 0, 2))
 
 
 def of_systems(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -162,17 +151,17 @@ def of_systems(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """
     a, b = (x if isinstance(x, Value) else np.asarray(x) for x in (a, b))
     is_vector = b.ndim == 1
-    columns = expand_dims(b, -1) if is_vector else b
+    columns = rlx.expand_dims(b, -1) if is_vector else b
     if a.ndim >= 2 and columns.ndim >= 2:
         leading = broadcast_shapes(tuple(a.shape[:-2]), tuple(columns.shape[:-2]))
         a, columns = (repeated(x, (*leading, *x.shape[-2:])) for x in (a, columns))
     x = function(a, columns)
-    return squeeze(x, axis=-1) if is_vector else x
+    return rlx.squeeze(x, axis=-1) if is_vector else x
 
 
 def repeated(x: Any, shape: tuple[Dim, ...]) -> Any:
     """`x` broadcast to `shape`; no node where it has it."""
-    return x if tuple(x.shape) == shape else broadcast_to(x, shape)
+    return x if tuple(x.shape) == shape else rlx.broadcast_to(x, shape)
 
 
 # ----------------------------------------------------------------------------------------- arrays

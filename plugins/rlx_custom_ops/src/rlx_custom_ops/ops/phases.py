@@ -11,18 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.ops import (
-    abs,
-    astype,
-    conjugate,
-    cumulative_sum,
-    imag,
-    logical_and,
-    make_complex,
-    max,
-    real,
-    sum,
-)
+import rlx_core as rlx
 from rlx_custom_ops.ops.matrices import rows
 
 __rlx_library__ = True
@@ -42,29 +31,29 @@ def phases(vectors: np.ndarray) -> np.ndarray:
 
 def pivot_mask(vectors: Any) -> Any:
     """1 at the pivot of each column and 0 elsewhere, in the vectors' dtype; constant under differentiation."""
-    modulus = abs(vectors)
-    is_candidate = modulus >= PIVOT * max(modulus, axis=-2, keepdims=True)
-    is_first = cumulative_sum(astype(is_candidate, "i32"), axis=-2) == 1
-    return astype(logical_and(is_candidate, is_first), vectors.dtype)
+    modulus = rlx.abs(vectors)
+    is_candidate = modulus >= PIVOT * rlx.max(modulus, axis=-2, keepdims=True)
+    is_first = rlx.cumulative_sum(rlx.astype(is_candidate, "i32"), axis=-2) == 1
+    return rlx.astype(rlx.logical_and(is_candidate, is_first), vectors.dtype)
 
 
 def pushed(vectors: Any, t: Any) -> Any:
     """The real rates by which each column's phase turns back, where its tangent `t` leaves the pivot's phase free."""
     mask = pivot_mask(vectors)
-    return -imag(sum(mask * t, axis=-2)) / real(sum(mask * vectors, axis=-2))
+    return -rlx.imag(rlx.sum(mask * t, axis=-2)) / rlx.real(rlx.sum(mask * vectors, axis=-2))
 
 
 def turned(vectors: Any, rates: Any) -> Any:
     """Return the tangent of `vectors` rotating at real `rates`, one per column."""
-    return vectors * rows(make_complex(0, rates))
+    return vectors * rows(rlx.make_complex(0, rates))
 
 
 def twist(vectors: Any, g: Any) -> Any:
     """Return the sensitivity of a cotangent to the phase of each column: the transpose of `turned` in the rates."""
-    return imag(sum(conjugate(vectors) * g, axis=-2))
+    return rlx.imag(rlx.sum(rlx.conjugate(vectors) * g, axis=-2))
 
 
 def pulled(vectors: Any, twists: Any) -> Any:
     """Return the contribution of the twists to the cotangent of `vectors`: the transpose of `pushed`."""
     mask = pivot_mask(vectors)
-    return mask * rows(make_complex(0, -twists / real(sum(mask * vectors, axis=-2))))
+    return mask * rows(rlx.make_complex(0, -twists / rlx.real(rlx.sum(mask * vectors, axis=-2))))

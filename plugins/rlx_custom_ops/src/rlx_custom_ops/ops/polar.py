@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -55,8 +55,6 @@ class Polar(Op):
         Higham 2008, "Functions of Matrices", chapter 8, for the decomposition by singular values. The derivatives solve the
         derivatives of uᴴu = 1, p = pᴴ and a = u p in the basis of the singular vectors, where they are element-wise.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
         expect_matrix("a", a)

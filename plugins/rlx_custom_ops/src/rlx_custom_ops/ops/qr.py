@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -55,8 +55,6 @@ class Qr(Op):
         The derivatives: Walter & Lehmann 2012, "Algorithmic differentiation of linear algebra functions", sections 3.2;
         Seeger et al. 2017, "Auto-differentiating linear algebra", arXiv:1710.08717. For n > m, a = [a₁ a₂] and a₁ = q r₁.
     """
-
-    category: ClassVar = "boundary"
 
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
         expect_matrix("a", a)

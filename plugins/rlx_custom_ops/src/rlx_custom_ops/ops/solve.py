@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+import rlx_core as rlx
 from rlx_core.errors import DtypeError, ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    broadcast_to,
-    define_op,
-    eye,
-    matmul,
-    op_function,
-    promoted,
-)
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function, promoted
 from rlx_custom_ops.errors import singular
 from rlx_custom_ops.ops.matrices import (
     adjoint,
@@ -55,8 +41,6 @@ class Solve(Op):
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.3.1.
     """
 
-    category: ClassVar = "boundary"
-
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)
 
@@ -72,15 +56,15 @@ class Solve(Op):
                 raise singular("solve", index, a[index]) from None
         return x
 
-    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
+    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> Any:
         db = self(adjoint(a), g)
-        return -matmul(db, adjoint(y)), db
+        return -rlx.matmul(db, adjoint(y)), db
 
     def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
         t_a, t_b = t
         if isinstance(t_a, Zero):
             return ZERO if isinstance(t_b, Zero) else self(a, t_b)
-        moved = matmul(t_a, y)
+        moved = rlx.matmul(t_a, y)
         return self(a, -moved if isinstance(t_b, Zero) else t_b - moved)
 
     batch = batched_solve
@@ -125,21 +109,19 @@ class Inverse(Op):
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.2.3.
     """
 
-    category: ClassVar = "boundary"
-
     def infer(self, a: TensorType) -> TensorType:
         expect_square("a", a)
         return a
 
     def decompose(self, a: Value) -> Value:
-        return _solve(a, broadcast_to(eye(a.shape[-1], dtype=a.dtype), a.shape))
+        return _solve(a, rlx.broadcast_to(rlx.eye(a.shape[-1], dtype=a.dtype), a.shape))
 
-    def vjp(self, g: Value, a: Value, *, y: Value) -> tuple[Value, ...]:
+    def vjp(self, g: Value, a: Value, *, y: Value) -> Any:
         # Two products, where differentiating `decompose` solves a system and multiplies.
-        return (-matmul(matmul(adjoint(y), g), adjoint(y)),)
+        return (-rlx.matmul(rlx.matmul(adjoint(y), g), adjoint(y)),)
 
-    def jvp(self, t: Sequence[Any], a: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else -matmul(matmul(y, t[0]), y)
+    def jvp(self, t: Sequence[Any], a: Value, *, y: Value) -> Any:
+        return ZERO if isinstance(t[0], Zero) else -rlx.matmul(rlx.matmul(y, t[0]), y)
 
     batch = free_leading_axes
 

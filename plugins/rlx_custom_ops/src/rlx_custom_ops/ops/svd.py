@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    define_op,
-    diag,
-    expand_dims,
-    matmul,
-    op_function,
-    sum,
-    where,
-)
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
 from rlx_custom_ops.errors import no_convergence
 from rlx_custom_ops.ops import phases
 from rlx_custom_ops.ops.eigh import diagonal_of, inverse_gaps
@@ -70,8 +55,6 @@ class Svd(Op):
         quotients 1/(s_j² - s_i²) are split into 1/(s_j - s_i) and 1/(s_j + s_i), which lose less to cancellation.
     """
 
-    category: ClassVar = "boundary"
-
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         expect_matrix("a", a)
         *leading, m, n = a.shape
@@ -88,7 +71,7 @@ class Svd(Op):
             u[index], s[index], vh[index] = with_fixed_phases(*factors)
         return u, s, vh
 
-    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value, Value]) -> tuple[Value, ...]:
+    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value, Value]) -> Any:
         # u (herm(f₋ ∘ (k_u + k_v)) + skew(f₊ ∘ (k_u - k_v)) + diag(g_s)) vᴴ, where k_u = uᴴ g_u and k_v = vᴴ g_v, and what
         # lies outside of the spaces of u and v.
         u, s, vh = y
@@ -96,18 +79,18 @@ class Svd(Op):
         g_u, g_v = present(g[0], u), adjoint(present(g[2], vh))
         if u.dtype.is_complex:
             g_u = g_u + phases.pulled(u, phases.twist(u, g_u) + phases.twist(v, g_v))
-        k_u, k_v = matmul(adjoint(u), g_u), matmul(adjoint(v), g_v)
+        k_u, k_v = rlx.matmul(adjoint(u), g_u), rlx.matmul(adjoint(v), g_v)
         skew = inverse_sums(s) * (k_u - k_v)
         inner = hermitian(inverse_gaps(s) * (k_u + k_v)) + 0.5 * (skew - adjoint(skew))
         if not isinstance(g[1], Zero):
             inner = inner + diagonal_of(0.5 * g[1] if u.dtype.is_complex else g[1], u)
-        total = matmul(u, inner)
+        total = rlx.matmul(u, inner)
         reciprocal = rows(inverse_values(s))
         if u.shape[-2] != u.shape[-1]:
             total = total + outside(u, k_u, g_u) * reciprocal
-        da = matmul(total, vh)
+        da = rlx.matmul(total, vh)
         if v.shape[-2] != v.shape[-1]:
-            da = da + matmul(u * reciprocal, adjoint(outside(v, k_v, g_v)))
+            da = da + rlx.matmul(u * reciprocal, adjoint(outside(v, k_v, g_v)))
         return (da,)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value, Value]) -> Any:
@@ -115,11 +98,11 @@ class Svd(Op):
             return ZERO, ZERO, ZERO
         u, s, vh = y
         v = adjoint(vh)
-        moved_v, moved_u = matmul(t[0], v), matmul(adjoint(t[0]), u)
-        p = matmul(adjoint(u), moved_v)
+        moved_v, moved_u = rlx.matmul(t[0], v), rlx.matmul(adjoint(t[0]), u)
+        p = rlx.matmul(adjoint(u), moved_v)
         both = inverse_gaps(s) * hermitian(p)
         antisymmetric = inverse_sums(s) * (0.5 * (p - adjoint(p)))
-        t_u, t_v = matmul(u, both + antisymmetric), matmul(v, both - antisymmetric)
+        t_u, t_v = rlx.matmul(u, both + antisymmetric), rlx.matmul(v, both - antisymmetric)
         reciprocal = rows(inverse_values(s))
         if u.shape[-2] != u.shape[-1]:
             t_u = t_u + outside(u, p, moved_v) * reciprocal
@@ -128,7 +111,7 @@ class Svd(Op):
         if u.dtype.is_complex:
             rates = phases.pushed(u, t_u)
             t_u, t_v = t_u + phases.turned(u, rates), t_v + phases.turned(v, rates)
-        return t_u, real_part(diag(p)), adjoint(t_v)
+        return t_u, real_part(rlx.diag(p)), adjoint(t_v)
 
     batch = free_leading_axes
 
@@ -149,12 +132,12 @@ svd = op_function(Svd)
 
 def outside(basis: Any, coefficients: Any, x: Any) -> Any:
     """The part of `x` orthogonal to `basis`, given the coefficients of the rest."""
-    return x - matmul(basis, coefficients)
+    return x - rlx.matmul(basis, coefficients)
 
 
 def inverse_sums(s: Any) -> Any:
     """1 / (s_j + s_i), and 0 where both are 0 to rounding."""
-    return guarded_reciprocal(expand_dims(s, -2) + expand_dims(s, -1), expand_dims(tolerance(s), -1))
+    return guarded_reciprocal(rlx.expand_dims(s, -2) + rlx.expand_dims(s, -1), rlx.expand_dims(tolerance(s), -1))
 
 
 def inverse_values(s: Any) -> Any:
@@ -163,13 +146,13 @@ def inverse_values(s: Any) -> Any:
 
 
 def tolerance(s: Any) -> Any:
-    return 4 * EPSILON[s.dtype] * sum(s, axis=-1, keepdims=True)
+    return 4 * EPSILON[s.dtype] * rlx.sum(s, axis=-1, keepdims=True)
 
 
 def guarded_reciprocal(x: Any, least: Any) -> Any:
     """1 / x, and 0 for x up to `least`; the operand is guarded, so that derivatives are finite too."""
     is_zero = x <= least
-    return where(is_zero, 0.0, 1.0 / where(is_zero, 1.0, x))
+    return rlx.where(is_zero, 0.0, 1.0 / rlx.where(is_zero, 1.0, x))
 
 
 def empty_factors(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

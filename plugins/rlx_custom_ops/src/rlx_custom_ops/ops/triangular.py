@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
+import rlx_core as rlx
 from rlx_core.errors import DtypeError, ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    conjugate,
-    define_op,
-    matmul,
-    matrix_transpose,
-    promoted,
-    tril,
-    triu,
-)
-from rlx_custom_ops.errors import zero_on_diagonal
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, promoted
+from rlx_custom_ops.errors import no_divisor
 from rlx_custom_ops.ops.matrices import (
     adjoint,
     batched_solve,
@@ -60,7 +45,6 @@ class TriangularSolve(Op):
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.3.1.
     """
 
-    category: ClassVar = "boundary"
     lower: bool = True
     operation: Operation = "none"
     unit_diagonal: bool = False
@@ -96,23 +80,23 @@ class TriangularSolve(Op):
         for index in stack(a):
             zeros = np.flatnonzero(np.diagonal(a[index]) == 0)
             if zeros.size:
-                raise zero_on_diagonal("triangular_solve", index, int(zeros[0]), a.shape[-1])
+                raise no_divisor("triangular_solve", a.shape[-1])(index, int(zeros[0]))
 
     def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
         db = self.with_operation({"none": "adjoint", "adjoint": "none", "transpose": "none"})(self.conjugated(a), g)
         if self.operation == "adjoint":
-            da = matmul(y, adjoint(db))
+            da = rlx.matmul(y, adjoint(db))
         else:
-            da = matmul(db, adjoint(y))
+            da = rlx.matmul(db, adjoint(y))
         if self.operation == "transpose":
-            da = matrix_transpose(da)
+            da = rlx.matrix_transpose(da)
         return -self.read_part(da), db
 
     def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
         t_a, t_b = t
         if isinstance(t_a, Zero):
             return ZERO if isinstance(t_b, Zero) else self(a, t_b)
-        moved = matmul(self.applied(self.read_part(t_a)), y)
+        moved = rlx.matmul(self.applied(self.read_part(t_a)), y)
         return self(a, -moved if isinstance(t_b, Zero) else t_b - moved)
 
     batch = batched_solve
@@ -141,18 +125,18 @@ class TriangularSolve(Op):
 
     def conjugated(self, a: Value) -> Any:
         """Return the matrix for the adjoint system: (aᵀ)ᴴ is conj(a), for which LAPACK has no operation."""
-        return conjugate(a) if self.operation == "transpose" and a.dtype.is_complex else a
+        return rlx.conjugate(a) if self.operation == "transpose" and a.dtype.is_complex else a
 
     def read_part(self, x: Any) -> Any:
         """Return the elements of `x` at positions where `a` is read."""
         off = int(self.unit_diagonal)
-        return tril(x, k=-off) if self.lower else triu(x, k=off)
+        return rlx.tril(x, k=-off) if self.lower else rlx.triu(x, k=off)
 
     def applied(self, x: Any) -> Any:
         """op(x)."""
         if self.operation == "adjoint":
             return adjoint(x)
-        return matrix_transpose(x) if self.operation == "transpose" else x
+        return rlx.matrix_transpose(x) if self.operation == "transpose" else x
 
 
 def triangular_solve(

@@ -9,17 +9,9 @@ import numpy as np
 import optree
 from optree.registry import __GLOBAL_NAMESPACE as EVERYWHERE  # rlx flattens the types of the global namespace
 
+import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import (
-    Value,
-    conjugate,
-    expand_dims,
-    matrix_transpose,
-    reshape,
-    scatter_add,
-    squeeze,
-    take,
-)
+from rlx_core.ops import Value, scatter_add
 from rlx_custom_ops.sparse.pattern import Pattern
 
 __all__ = ["Csr"]
@@ -97,7 +89,7 @@ class Csr:
             raise ShapeError(f"Csr.from_dense: x must be {list(pattern.shape)}, not {list(x.shape)}")
         m, n = pattern.shape
         places = pattern.rows.astype(np.int64) * n + pattern.columns
-        return cls.of(take(reshape(x, (m * n,)), places, axis=0), pattern)
+        return cls.of(rlx.take(rlx.reshape(x, (m * n,)), places, axis=0), pattern)
 
     @classmethod
     def from_scipy(cls, a: Any) -> Csr:
@@ -131,24 +123,24 @@ class Csr:
     def T(self) -> Csr:
         """The transpose."""
         pattern, order = self.pattern.transposed
-        return Csr.of(take(self.data, order, axis=0), pattern)
+        return Csr.of(rlx.take(self.data, order, axis=0), pattern)
 
     @property
     def H(self) -> Csr:
         """The conjugate transpose."""
         transposed = self.T
-        return Csr.of(conjugate(transposed.data), transposed.pattern)
+        return Csr.of(rlx.conjugate(transposed.data), transposed.pattern)
 
     def todense(self) -> Any:
         """All elements: [m, n]."""
         m, n = self.shape
         places = self.pattern.rows.astype(np.int64) * n + self.pattern.columns
-        return reshape(scatter_add(self.data, places, axis=0, size=m * n), (m, n))
+        return rlx.reshape(scatter_add(self.data, places, axis=0, size=m * n), (m, n))
 
     def diagonal(self) -> Any:
         """Return the elements of the diagonal, with zeros where it has none."""
         (on,) = np.nonzero(self.pattern.rows == self.pattern.columns)
-        return scatter_add(take(self.data, on, axis=0), self.pattern.rows[on], axis=0, size=min(self.shape))
+        return scatter_add(rlx.take(self.data, on, axis=0), self.pattern.rows[on], axis=0, size=min(self.shape))
 
     def __matmul__(self, x: Any) -> Any:
         """The product with a vector [n], a matrix [n, k], or another sparse matrix."""
@@ -159,21 +151,23 @@ class Csr:
             raise ShapeError(
                 f"Csr: {list(self.shape)} @ {list(x.shape)}: x must be [{self.shape[1]}] or that many rows"
             )
-        columns = x if x.ndim == 2 else expand_dims(x, -1)
-        products = expand_dims(self.data, -1) * take(columns, self.pattern.columns, axis=0)
+        columns = x if x.ndim == 2 else rlx.expand_dims(x, -1)
+        products = rlx.expand_dims(self.data, -1) * rlx.take(columns, self.pattern.columns, axis=0)
         y = scatter_add(products, self.pattern.rows, axis=0, size=self.shape[0])
-        return y if x.ndim == 2 else squeeze(y, axis=-1)
+        return y if x.ndim == 2 else rlx.squeeze(y, axis=-1)
 
     def __rmatmul__(self, x: Any) -> Any:
         if x.ndim not in (1, 2):
             raise ShapeError(f"Csr: {list(x.shape)} @ {list(self.shape)}: x must have 1 or 2 axes")
-        return self.T @ x if x.ndim == 1 else matrix_transpose(self.T @ matrix_transpose(x))
+        return self.T @ x if x.ndim == 1 else rlx.matrix_transpose(self.T @ rlx.matrix_transpose(x))
 
     def _times(self, other: Csr) -> Csr:
         if self.shape[1] != other.shape[0]:
             raise ShapeError(f"Csr: {list(self.shape)} @ {list(other.shape)}: {self.shape[1]} != {other.shape[0]}")
         pattern, left, right, which = self.pattern.product(other.pattern)
-        return Csr.of(_added(take(self.data, left, axis=0) * take(other.data, right, axis=0), which, pattern), pattern)
+        return Csr.of(
+            _added(rlx.take(self.data, left, axis=0) * rlx.take(other.data, right, axis=0), which, pattern), pattern
+        )
 
     def __add__(self, other: Any) -> Csr:
         if not isinstance(other, Csr):

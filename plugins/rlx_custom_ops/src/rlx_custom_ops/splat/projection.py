@@ -7,23 +7,6 @@ from typing import Any, Final
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
-from rlx_core.ops import (
-    argsort,
-    exp,
-    expand_dims,
-    matmul,
-    matrix_transpose,
-    maximum,
-    reshape,
-    sigmoid,
-    sqrt,
-    square,
-    stack,
-    sum,
-    take,
-    tan,
-    where,
-)
 from rlx_custom_ops.splat.harmonics import directional
 from rlx_custom_ops.splat.scene import Camera, Gaussians, Splats, expect_gaussians
 
@@ -74,40 +57,43 @@ def project(
     sh = up_to_degree(gaussians.sh, sh_degree)
     scales = gaussians.scales if max_anisotropy is None else rounder(gaussians.scales, max_anisotropy)
     axes = view_axes(camera, gaussians.positions)
-    offsets = gaussians.positions - expand_dims(axes.position, 0)
-    x, y, depth = (column[:, 0] for column in rlx.split(matmul(offsets, matrix_transpose(axes.rows)), 3, axis=1))
+    offsets = gaussians.positions - rlx.expand_dims(axes.position, 0)
+    x, y, depth = (
+        column[:, 0] for column in rlx.split(rlx.matmul(offsets, rlx.matrix_transpose(axes.rows)), 3, axis=1)
+    )
     is_seen = (depth >= camera.near) & (depth <= camera.far)
-    z = where(is_seen, depth, 1.0)
-    focal = height / (2.0 * tan(0.5 * axes.fov_y))
+    z = rlx.where(is_seen, depth, 1.0)
+    focal = height / (2.0 * rlx.tan(0.5 * axes.fov_y))
 
-    centres = stack([0.5 * width + focal * x / z, 0.5 * height - focal * y / z], axis=1)
+    centres = rlx.stack([0.5 * width + focal * x / z, 0.5 * height - focal * y / z], axis=1)
     zero = rlx.zeros_like(z)
-    jacobian = stack(
+    jacobian = rlx.stack(
         [
-            stack([focal / z, zero, -focal * x / (z * z)], axis=1),
-            stack([zero, -focal / z, focal * y / (z * z)], axis=1),
+            rlx.stack([focal / z, zero, -focal * x / (z * z)], axis=1),
+            rlx.stack([zero, -focal / z, focal * y / (z * z)], axis=1),
         ],
         axis=1,
     )
-    stretched = rotation(gaussians.rotations) * expand_dims(exp(scales), 1)
-    flat = matmul(matmul(jacobian, axes.rows), stretched)  # covariances are its products with its own transposes
-    covariance = matmul(flat, matrix_transpose(flat))
+    stretched = rotation(gaussians.rotations) * rlx.expand_dims(rlx.exp(scales), 1)
+    # Covariances are its products with its own transposes.
+    flat = rlx.matmul(rlx.matmul(jacobian, axes.rows), stretched)
+    covariance = rlx.matmul(flat, rlx.matrix_transpose(flat))
     sharp_xx, xy, sharp_yy = covariance[:, 0, 0], covariance[:, 0, 1], covariance[:, 1, 1]
     xx, yy = sharp_xx + BLUR, sharp_yy + BLUR
     determinant = xx * yy - xy * xy
-    conics = stack([yy, -xy, xx], axis=1) / expand_dims(determinant, 1)
-    largest = 0.5 * (xx + yy) + sqrt(maximum(0.25 * square(xx - yy) + xy * xy, 0.0))
-    radii = radius_scale * sqrt(largest)
+    conics = rlx.stack([yy, -xy, xx], axis=1) / rlx.expand_dims(determinant, 1)
+    largest = 0.5 * (xx + yy) + rlx.sqrt(rlx.maximum(0.25 * rlx.square(xx - yy) + xy * xy, 0.0))
+    radii = radius_scale * rlx.sqrt(largest)
 
     colors = gaussians.colors
     if sh.shape[1]:
         colors = colors + directional(unit(offsets), sh)
-    opacities = where(is_seen, sigmoid(gaussians.opacities), 0.0)
+    opacities = rlx.where(is_seen, rlx.sigmoid(gaussians.opacities), 0.0)
     if antialiased:
-        opacities = opacities * sqrt(maximum((sharp_xx * sharp_yy - xy * xy) / determinant, FAINTEST))
-    order = argsort(depth)
-    splats = Splats(centres, conics, radii, opacities, maximum(colors, 0.0))
-    return Splats(*(take(part, order, axis=0) for part in splats))
+        opacities = opacities * rlx.sqrt(rlx.maximum((sharp_xx * sharp_yy - xy * xy) / determinant, FAINTEST))
+    order = rlx.argsort(depth)
+    splats = Splats(centres, conics, radii, opacities, rlx.maximum(colors, 0.0))
+    return Splats(*(rlx.take(part, order, axis=0) for part in splats))
 
 
 class Axes:
@@ -123,12 +109,12 @@ def view_axes(camera: Camera, like: Any) -> Axes:
     )
     forward = unit(target - position)
     right = unit(rlx.linalg.cross(forward, up))
-    return Axes(position, stack([right, rlx.linalg.cross(right, forward), forward], axis=0), fov_y)
+    return Axes(position, rlx.stack([right, rlx.linalg.cross(right, forward), forward], axis=0), fov_y)
 
 
 def unit(x: Any) -> Any:
     """Vectors of length 1."""
-    return x / sqrt(sum(square(x), axis=-1, keepdims=True))
+    return x / rlx.sqrt(rlx.sum(rlx.square(x), axis=-1, keepdims=True))
 
 
 def rotation(quaternions: Any) -> Any:
@@ -145,7 +131,7 @@ def rotation(quaternions: Any) -> Any:
         2.0 * (y * z + w * x),
         1.0 - 2.0 * (x * x + y * y),
     ]
-    return reshape(stack(elements, axis=1), (quaternions.shape[0], 3, 3))
+    return rlx.reshape(rlx.stack(elements, axis=1), (quaternions.shape[0], 3, 3))
 
 
 def up_to_degree(sh: Any, degree: int | None) -> Any:
@@ -170,7 +156,7 @@ def rounder(scales: Any, limit: float) -> Any:
     """
     if not limit >= 1:
         raise ConfigError(f"splat: max_anisotropy must be at least 1, not {limit!r}")
-    return maximum(scales, rlx.max(scales, axis=1, keepdims=True) - math.log(limit))
+    return rlx.maximum(scales, rlx.max(scales, axis=1, keepdims=True) - math.log(limit))
 
 
 def expect_picture(width: int, height: int) -> None:

@@ -2,50 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 import rlx_core as rlx
 from rlx_core.importing.walk import refuse
 from rlx_core.ir.dtypes import dtype
-from rlx_jax.walk import Equation, handles
+from rlx_jax.walk import Equation, handles, rows
 
-PLAIN = {
-    "abs": rlx.abs,
-    "acos": rlx.acos,
-    "acosh": rlx.acosh,
-    "add": rlx.add,
+SAME_NAME: Final = (
+    *(
+        "abs",
+        "acos",
+        "acosh",
+        "add",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "ceil",
+        "cos",
+        "cosh",
+        "digamma",
+    ),
+    *("erf", "erfc", "exp", "exp2", "expm1", "floor", "imag", "lgamma", "log", "log1p", "nextafter", "real", "rsqrt"),
+    *("sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "tan", "tanh"),
+)
+"""Primitives that have the name of a function of rlx."""
+
+PLAIN: Final = {
+    **{name: getattr(rlx, name) for name in SAME_NAME},
     "add_any": rlx.add,
-    "asin": rlx.asin,
-    "asinh": rlx.asinh,
-    "atan": rlx.atan,
-    "atan2": rlx.atan2,
-    "atanh": rlx.atanh,
-    "cbrt": rlx.cbrt,
-    "ceil": rlx.ceil,
     "complex": rlx.make_complex,
-    "cos": rlx.cos,
-    "cosh": rlx.cosh,
     "bessel_i0e": rlx.special.i0e,
     "bessel_i1e": rlx.special.i1e,
-    "digamma": rlx.digamma,
     "eq": rlx.equal,
-    "erf": rlx.erf,
     "erf_inv": rlx.erfinv,
-    "erfc": rlx.erfc,
-    "exp": rlx.exp,
-    "exp2": rlx.exp2,
-    "expm1": rlx.expm1,
-    "floor": rlx.floor,
     "ge": rlx.greater_equal,
     "gt": rlx.greater,
-    "imag": rlx.imag,
     "is_finite": rlx.isfinite,
     "le": rlx.less_equal,
-    "lgamma": rlx.lgamma,
-    "log": rlx.log,
-    "log1p": rlx.log1p,
     "logistic": rlx.sigmoid,
     "lt": rlx.less,
     "max": rlx.maximum,
@@ -53,36 +52,27 @@ PLAIN = {
     "mul": rlx.multiply,
     "ne": rlx.not_equal,
     "neg": rlx.negative,
-    "nextafter": rlx.nextafter,
-    "real": rlx.real,
-    "rsqrt": rlx.rsqrt,
     "shift_left": rlx.bitwise_left_shift,
     "shift_right_arithmetic": rlx.bitwise_right_shift,
-    "sign": rlx.sign,
-    "sin": rlx.sin,
-    "sinh": rlx.sinh,
-    "sqrt": rlx.sqrt,
-    "square": rlx.square,
-    "stop_gradient": rlx.stop_gradient,
     "sub": rlx.subtract,
-    "tan": rlx.tan,
-    "tanh": rlx.tanh,
     "zeta": rlx.special.zeta,
 }
 """Primitives that are a function of rlx."""
 
-for _name, _function in PLAIN.items():
-    handles(_name)(lambda equation, *x, _function=_function: _function(*x))
-
-
-@handles("copy", "device_put", "sharding_constraint", "optimization_barrier", "name")
-def same(equation: Equation, *x: Any) -> Any:
-    return list(x) if equation.name in ("device_put", "optimization_barrier") else x[0]
-
-
-@handles("convert_element_type")
-def convert(equation: Equation, x: Any) -> Any:
-    return rlx.astype(x, equation["new_dtype"], copy=False)
+rows({name: lambda equation, *x, _function=function: _function(*x) for name, function in PLAIN.items()})
+rows(
+    {
+        "copy device_put sharding_constraint optimization_barrier name": lambda equation, *x: (
+            list(x) if equation.name in ("device_put", "optimization_barrier") else x[0]
+        ),
+        "convert_element_type": lambda equation, x: rlx.astype(x, equation["new_dtype"], copy=False),
+        "bitcast_convert_type": lambda equation, x: rlx.bitcast(x, equation["new_dtype"]),
+        "pow": lambda equation, x, y: rlx.pow(x, rlx.astype(y, equation.results[0].dtype)),
+        "clamp": lambda equation, low, x, high: rlx.minimum(rlx.maximum(x, low), high),
+        "not": lambda equation, x: rlx.logical_not(x) if equation.operands[0].dtype == bool else rlx.bitwise_invert(x),
+        "conj": lambda equation, x: rlx.conj(rlx.astype(x, equation.results[0].dtype, copy=False)),
+    }
+)
 
 
 @handles("lt_to", "le_to")
@@ -112,11 +102,6 @@ def leading_zeros(equation: Equation, x: Any) -> Any:
     return rlx.astype(count - rlx.astype(remaining, rlx.i32), equation.results[0].dtype)
 
 
-@handles("bitcast_convert_type")
-def bitcast(equation: Equation, x: Any) -> Any:
-    return rlx.bitcast(x, equation["new_dtype"])
-
-
 @handles("reduce_precision")
 def reduce_precision(equation: Equation, x: Any) -> Any:
     """Round to a narrower format, in the same dtype; supported are formats that are dtypes."""
@@ -144,11 +129,6 @@ def rem(equation: Equation, x: Any, y: Any) -> Any:
     return rlx.where(rlx.less(x, 0), -size, size) if equation.results[0].dtype.kind != "u" else size
 
 
-@handles("pow")
-def power(equation: Equation, x: Any, y: Any) -> Any:
-    return rlx.pow(x, rlx.astype(y, equation.results[0].dtype))
-
-
 @handles("integer_pow")
 def integer_pow(equation: Equation, x: Any) -> Any:
     """Exponentiation by squaring, with the minimum number of products of that method."""
@@ -171,11 +151,6 @@ def rounded(equation: Equation, x: Any) -> Any:
     return rlx.where(rlx.abs(x - truncated) >= 0.5, truncated + rlx.sign(x), truncated)
 
 
-@handles("clamp")
-def clamp(equation: Equation, low: Any, x: Any, high: Any) -> Any:
-    return rlx.minimum(rlx.maximum(x, low), high)
-
-
 @handles("select_n")
 def select_n(equation: Equation, which: Any, *cases: Any) -> Any:
     if equation.operands[0].dtype == bool:
@@ -184,11 +159,6 @@ def select_n(equation: Equation, which: Any, *cases: Any) -> Any:
     for number, case in reversed(list(enumerate(cases[:-1]))):
         result = rlx.where(rlx.less_equal(which, number), case, result)
     return result
-
-
-@handles("not")
-def invert(equation: Equation, x: Any) -> Any:
-    return rlx.logical_not(x) if equation.operands[0].dtype == bool else rlx.bitwise_invert(x)
 
 
 @handles("and", "or", "xor")
@@ -221,11 +191,6 @@ def population_count(equation: Equation, x: Any) -> Any:
     for each in bits[1:]:
         total = total + each
     return rlx.bitcast(total, dtype)
-
-
-@handles("conj")
-def conj(equation: Equation, x: Any) -> Any:
-    return rlx.conj(rlx.astype(x, equation.results[0].dtype, copy=False))
 
 
 @handles("polygamma")

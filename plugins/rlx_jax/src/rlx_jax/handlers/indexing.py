@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 import rlx_core as rlx
-from rlx_jax.walk import Equation, handles
+from rlx_jax.walk import Equation, handles, rows
 
 MODES: dict[str, Literal["set", "add", "mul", "min", "max"]] = {
     "scatter": "set",
@@ -23,14 +23,14 @@ MODES: dict[str, Literal["set", "add", "mul", "min", "max"]] = {
 }
 
 
-@handles("dynamic_slice")
-def dynamic_slice(equation: Equation, x: Any, *starts: Any) -> Any:
-    return rlx.dynamic_slice(x, starts[: len(equation["slice_sizes"])], equation.sizes.shape(equation["slice_sizes"]))
-
-
-@handles("dynamic_update_slice")
-def dynamic_update_slice(equation: Equation, x: Any, update: Any, *starts: Any) -> Any:
-    return rlx.dynamic_update_slice(x, update, starts)
+rows(
+    {
+        "dynamic_slice": lambda equation, x, *starts: rlx.dynamic_slice(
+            x, starts[: len(equation["slice_sizes"])], equation.sizes.shape(equation["slice_sizes"])
+        ),
+        "dynamic_update_slice": lambda equation, x, update, *starts: rlx.dynamic_update_slice(x, update, starts),
+    }
+)
 
 
 @handles("gather")

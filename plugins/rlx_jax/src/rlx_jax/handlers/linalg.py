@@ -7,12 +7,14 @@ from typing import Any, cast
 import rlx_core as rlx
 from rlx_core.importing.walk import refuse
 from rlx_core.ops.array_linalg import factorisation
-from rlx_jax.walk import Equation, handles
+from rlx_jax.walk import Equation, handles, rows
 
-
-@handles("cholesky")
-def cholesky(equation: Equation, a: Any) -> Any:
-    return rlx.linalg.cholesky(a)
+rows(
+    {
+        "cholesky": lambda equation, a: rlx.linalg.cholesky(a),
+        "lu": lambda equation, a: list(cast(Any, factorisation("lu"))()(a)),
+    }
+)
 
 
 @handles("eigh")
@@ -41,11 +43,6 @@ def svd(equation: Equation, a: Any) -> list[Any]:
         return [rlx.linalg.svdvals(a)]
     u, s, vh = rlx.linalg.svd(a, full_matrices=equation["full_matrices"])
     return [s, u, vh]
-
-
-@handles("lu")
-def lu(equation: Equation, a: Any) -> list[Any]:
-    return list(cast(Any, factorisation("lu"))()(a))
 
 
 @handles("lu_pivots_to_permutation")

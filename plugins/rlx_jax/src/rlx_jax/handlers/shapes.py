@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
-from rlx_jax.walk import Equation, handles
+from rlx_jax.walk import Equation, handles, rows
 
 
 @handles("broadcast_in_dim")
@@ -25,45 +25,27 @@ def reshape(equation: Equation, x: Any, *sizes: Any) -> Any:
     return rlx.reshape(x if order is None else rlx.permute_dims(x, order), equation.shape)
 
 
-@handles("squeeze", "expand_dims")
-def squeeze(equation: Equation, x: Any) -> Any:
-    return rlx.reshape(x, equation.shape)
-
-
-@handles("tile")
-def tile(equation: Equation, x: Any) -> Any:
-    return rlx.tile(x, equation["reps"])
-
-
-@handles("transpose")
-def transpose(equation: Equation, x: Any) -> Any:
-    return rlx.permute_dims(x, equation["permutation"])
-
-
-@handles("concatenate")
-def concatenate(equation: Equation, *x: Any) -> Any:
-    return rlx.concat(x, axis=equation["dimension"])
-
-
-@handles("stack")
-def stack(equation: Equation, *x: Any) -> Any:
-    return rlx.stack(x, axis=equation["axis"])
-
-
-@handles("unstack")
-def unstack(equation: Equation, x: Any) -> list[Any]:
-    return list(rlx.unstack(x, axis=equation["axis"]))
+rows(
+    {
+        "squeeze expand_dims": lambda equation, x: rlx.reshape(x, equation.shape),
+        "tile": lambda equation, x: rlx.tile(x, equation["reps"]),
+        "transpose": lambda equation, x: rlx.permute_dims(x, equation["permutation"]),
+        "concatenate": lambda equation, *x: rlx.concat(x, axis=equation["dimension"]),
+        "stack": lambda equation, *x: rlx.stack(x, axis=equation["axis"]),
+        "unstack": lambda equation, x: list(rlx.unstack(x, axis=equation["axis"])),
+        "rev": lambda equation, x: rlx.flip(x, axis=tuple(equation["dimensions"])) if equation["dimensions"] else x,
+        "empty empty2": lambda equation: rlx.zeros(equation.shape, dtype=equation.results[0].dtype),
+        "dim_as_value": lambda equation: rlx.astype(
+            rlx.asarray(equation.sizes.size(equation["dim"])), equation.results[0].dtype
+        ),
+    }
+)
 
 
 @handles("split")
 def split(equation: Equation, x: Any) -> list[Any]:
     ends = np.cumsum([equation.sizes.size(each) for each in equation["sizes"]]).tolist()
     return list(rlx.split(x, ends[:-1], axis=equation["axis"]))
-
-
-@handles("rev")
-def rev(equation: Equation, x: Any) -> Any:
-    return rlx.flip(x, axis=tuple(equation["dimensions"])) if equation["dimensions"] else x
 
 
 @handles("slice")
@@ -101,13 +83,3 @@ def iota(equation: Equation, *sizes: Any) -> Any:
     shape_of_axis = [1] * len(shape)
     shape_of_axis[axis] = shape[axis]
     return rlx.broadcast_to(rlx.reshape(line, tuple(shape_of_axis)), shape)
-
-
-@handles("empty", "empty2")
-def empty(equation: Equation) -> Any:
-    return rlx.zeros(equation.shape, dtype=equation.results[0].dtype)
-
-
-@handles("dim_as_value")
-def dim_as_value(equation: Equation) -> Any:
-    return rlx.astype(rlx.asarray(equation.sizes.size(equation["dim"])), equation.results[0].dtype)

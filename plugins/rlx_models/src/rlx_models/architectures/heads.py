@@ -86,112 +86,79 @@ class Squeeze:
 Stage = FirstToken | Pooled | Dense | Activation | Norm | TiedLogits | Unstack | Squeeze
 WORDS: Final = "embeddings.word_embeddings.weight"
 LABELS: Final = "id2label"
+GELU: Final = Activation("gelu")
 
 TOKENS: Final = (Dense("classifier", LABELS),)
 SPANS: Final = (Dense("qa_outputs", 2), Unstack())
-ROBERTA: Final = {
-    "ForSequenceClassification": (
-        FirstToken(),
-        Dense("classifier.dense"),
-        Activation("tanh"),
-        Dense("classifier.out_proj", LABELS),
-    ),
-    "ForTokenClassification": TOKENS,
-    "ForQuestionAnswering": SPANS,
-    "ForMaskedLM": (
-        Dense("lm_head.dense"),
-        Activation("gelu"),
-        Norm("lm_head.layer_norm"),
-        TiedLogits(WORDS, "lm_head.bias"),
-    ),
-}
-BERT_WORDS: Final = (
+
+
+def classifier(dense: str, activation: Activation, output: str = "classifier") -> tuple[Stage, ...]:
+    """Return a classifier of the first token with a hidden layer."""
+    return FirstToken(), Dense(dense), activation, Dense(output, LABELS)
+
+
+def words(dense: Dense, norm: str, bias: str, activation: Activation = GELU) -> tuple[Stage, ...]:
+    """Return the logits of words of each token by the word embedding."""
+    return dense, activation, Norm(norm), TiedLogits(WORDS, bias)
+
+
+def heads(
+    sequence: tuple[Stage, ...], masked_words: tuple[Stage, ...], **others: tuple[Stage, ...]
+) -> dict[str, tuple[Stage, ...]]:
+    """Return the heads of an encoder by the suffixes of their classes; classifiers of tokens and spans are alike in all."""
+    alike = {"ForTokenClassification": TOKENS, "ForQuestionAnswering": SPANS}
+    return {"ForSequenceClassification": sequence, **alike, **others, "ForMaskedLM": masked_words}
+
+
+ROBERTA: Final = heads(
+    classifier("classifier.dense", Activation("tanh"), "classifier.out_proj"),
+    words(Dense("lm_head.dense"), "lm_head.layer_norm", "lm_head.bias"),
+)
+BERT_WORDS: Final = words(
     Dense("cls.predictions.transform.dense"),
+    "cls.predictions.transform.LayerNorm",
+    "cls.predictions.bias",
     Activation("gelu", "hidden_act"),
-    Norm("cls.predictions.transform.LayerNorm"),
-    TiedLogits(WORDS, "cls.predictions.bias"),
 )
 MODERN: Final = (Dense("head.dense", bias="classifier_bias"), Activation("gelu", "classifier_activation"))
 MODERN_NORM: Final = Norm("head.norm", "norm_eps", 1e-5, bias="norm_bias")
 
 HEADS: Final[Mapping[str, Mapping[str, tuple[Stage, ...]]]] = {
-    "bert": {
-        "ForSequenceClassification": (
-            FirstToken(),
-            Dense("pooler.dense"),
-            Activation("tanh"),
-            Dense("classifier", LABELS),
-        ),
-        "ForTokenClassification": TOKENS,
-        "ForQuestionAnswering": SPANS,
-        "ForMaskedLM": BERT_WORDS,
-    },
+    "bert": heads(classifier("pooler.dense", Activation("tanh")), BERT_WORDS),
     "roberta": ROBERTA,
     "xlm-roberta": ROBERTA,
     "mpnet": ROBERTA,
-    "distilbert": {
-        "ForSequenceClassification": (
-            FirstToken(),
-            Dense("pre_classifier"),
-            Activation("relu"),
-            Dense("classifier", LABELS),
+    "distilbert": heads(
+        classifier("pre_classifier", Activation("relu")),
+        words(Dense("vocab_transform"), "vocab_layer_norm", "vocab_projector.bias", Activation("gelu", "activation")),
+    ),
+    "electra": heads(
+        classifier("classifier.dense", GELU, "classifier.out_proj"),
+        words(
+            Dense("generator_predictions.dense", "embedding_size"),
+            "generator_predictions.LayerNorm",
+            "generator_lm_head.bias",
         ),
-        "ForTokenClassification": TOKENS,
-        "ForQuestionAnswering": SPANS,
-        "ForMaskedLM": (
-            Dense("vocab_transform"),
-            Activation("gelu", "activation"),
-            Norm("vocab_layer_norm"),
-            TiedLogits(WORDS, "vocab_projector.bias"),
-        ),
-    },
-    "electra": {
-        "ForSequenceClassification": (
-            FirstToken(),
-            Dense("classifier.dense"),
-            Activation("gelu"),
-            Dense("classifier.out_proj", LABELS),
-        ),
-        "ForTokenClassification": TOKENS,
-        "ForQuestionAnswering": SPANS,
-        "ForPreTraining": (
+        ForPreTraining=(
             Dense("discriminator_predictions.dense"),
             Activation("gelu", "hidden_act"),
             Dense("discriminator_predictions.dense_prediction", 1),
             Squeeze(),
         ),
-        "ForMaskedLM": (
-            Dense("generator_predictions.dense", "embedding_size"),
-            Activation("gelu"),
-            Norm("generator_predictions.LayerNorm"),
-            TiedLogits(WORDS, "generator_lm_head.bias"),
-        ),
-    },
-    "albert": {
-        "ForSequenceClassification": (FirstToken(), Dense("pooler"), Activation("tanh"), Dense("classifier", LABELS)),
-        "ForTokenClassification": TOKENS,
-        "ForQuestionAnswering": SPANS,
-        "ForMaskedLM": (
+    ),
+    "albert": heads(
+        classifier("pooler", Activation("tanh")),
+        words(
             Dense("predictions.dense", "embedding_size"),
+            "predictions.LayerNorm",
+            "predictions.bias",
             Activation("gelu_new", "hidden_act"),
-            Norm("predictions.LayerNorm"),
-            TiedLogits(WORDS, "predictions.bias"),
         ),
-    },
-    "deberta-v2": {
-        "ForSequenceClassification": (
-            FirstToken(),
-            Dense("pooler.dense"),
-            Activation("gelu", "pooler_hidden_act"),
-            Dense("classifier", LABELS),
-        ),
-        "ForTokenClassification": TOKENS,
-        "ForQuestionAnswering": SPANS,
-        "ForMaskedLM": BERT_WORDS,
-    },
+    ),
+    "deberta-v2": heads(classifier("pooler.dense", Activation("gelu", "pooler_hidden_act")), BERT_WORDS),
     "modernbert": {
-        "ForSequenceClassification": (Pooled("classifier_pooling"), *MODERN, MODERN_NORM, Dense("classifier", LABELS)),
-        "ForTokenClassification": (*MODERN, MODERN_NORM, Dense("classifier", LABELS)),
+        "ForSequenceClassification": (Pooled("classifier_pooling"), *MODERN, MODERN_NORM, *TOKENS),
+        "ForTokenClassification": (*MODERN, MODERN_NORM, *TOKENS),
         "ForMaskedLM": (*MODERN, MODERN_NORM, TiedLogits("embeddings.tok_embeddings.weight", "decoder.bias")),
     },
 }

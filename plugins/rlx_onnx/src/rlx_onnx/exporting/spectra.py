@@ -10,9 +10,9 @@ from rlx_core.emit.complex_parts import complex_parts
 from rlx_core.errors import UnsupportedError
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.graph import Graph, Node, graph_of
-from rlx_onnx.exporting.writer import TABLE, Writer, emits
+from rlx_onnx.exporting.writer import Writer, emits, rows
 
-__all__ = ["PAIRS", "TABLE", "has_complex", "in_parts", "pairs_of"]
+__all__ = ["PAIRS", "has_complex", "in_parts", "pairs_of"]
 
 
 def has_complex(node: Node) -> bool:
@@ -43,14 +43,14 @@ def pairs_of(array: np.ndarray) -> np.ndarray:
     return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
 
 
-@emits("rlx.view_as_real", "rlx.view_as_complex")
-def reread(w: Writer, node: Any, x: str) -> Any:
-    return w("Identity", x)
-
-
-@emits("rlx.real", "rlx.imag")
-def part(w: Writer, node: Any, z: str) -> Any:
-    return w("Gather", z, w.constant(int(node.op.name == "rlx.imag"), np.int64), axis=-1)
+rows(
+    {
+        "rlx.view_as_real rlx.view_as_complex": lambda w, node, x: w("Identity", x),
+        "rlx.real rlx.imag": lambda w, node, z: w(
+            "Gather", z, w.constant(int(node.op.name == "rlx.imag"), np.int64), axis=-1
+        ),
+    }
+)
 
 
 @emits("rlx.make_complex")

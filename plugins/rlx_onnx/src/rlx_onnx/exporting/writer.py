@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -10,32 +11,28 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 from rlx_core.errors import UnsupportedError
+from rlx_core.importing.table import Handler, HandlerTable, register_rows
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dims.atoms import SizeSymbol
 from rlx_core.ir.dtypes import DType
 from rlx_onnx.reading.tensors import DTYPES
 
-__all__ = ["OPSET", "TABLE", "Emit", "Writer", "emits"]
+__all__ = ["OPSET", "TABLE", "Writer", "emits", "rows"]
 
 OPSET: Final = 21
 """The version of ai.onnx that is written: the newest that the runtimes of two years ago read."""
 
-Emit = Callable[..., Any]
+TABLE: Final = HandlerTable(
+    Handler,
+    package="rlx_onnx.exporting",
+    registration='@rlx_onnx.exporting.writer.emits("{}") registers a function of the writer, the node and names of operands',
+)
+"""Full name of an op → function that exports it and returns the name of the result."""
 
-TABLE: Final[dict[str, Emit]] = {}
-"""Full name of an op → function that exports it; `operations` fills it."""
+emits = TABLE.register
 
-
-def emits(*names: str) -> Callable[[Emit], Emit]:
-    """Enter `function(writer, node, *names of operands)`, which returns the name of the result, for ops of rlx."""
-
-    def entered(function: Emit) -> Emit:
-        for name in names:
-            assert name not in TABLE, f"{name} is written already"
-            TABLE[name] = function
-        return function
-
-    return entered
+rows: Final = partial(register_rows, emits)
+"""Registers functions of one expression each: full names of ops → function."""
 
 
 class Writer:

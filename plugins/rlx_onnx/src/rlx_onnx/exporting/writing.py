@@ -21,14 +21,13 @@ from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
 from rlx_core.system.private import replace_file
-from rlx_onnx.exporting import layout, operations, spectra
-from rlx_onnx.exporting.writer import OPSET, Writer
+from rlx_onnx.exporting import spectra
+from rlx_onnx.exporting.writer import OPSET, TABLE, Writer
 from rlx_onnx.reading.tensors import DTYPES
 
 __all__ = ["export_file", "to_proto"]
 
 IR_VERSION = 10
-WRITTEN = operations.TABLE | layout.TABLE | spectra.TABLE
 
 
 def export_file(path: Path, value: Any, host: Any) -> None:
@@ -126,16 +125,16 @@ class _Export:
             written = {Scan: self._scan, If: self._if, While: self._while}[type(node.op)]
             names.update(zip(node.results, written(node, [str(each) for each in operands]), strict=True))
             return
-        emit = WRITTEN.get(node.op.name)
+        handler = TABLE.get(node.op.name)
         if spectra.has_complex(node) and node.op.name not in spectra.PAIRS:
-            emit, parts = None, spectra.in_parts(node)
+            handler, parts = None, spectra.in_parts(node)
             if parts is not None:
                 self._inlined(node, parts, operands, names)
                 return
         refused = ""
-        if emit is not None:
+        if handler is not None:
             try:
-                result = emit(self.writer, node, *operands)
+                result = handler.function(self.writer, node, *operands)
             except UnsupportedError as error:
                 refused = f": {error.message}"
             else:

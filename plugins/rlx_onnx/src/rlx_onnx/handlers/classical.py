@@ -12,7 +12,7 @@ from rlx_core.errors import CycleError, FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.system.records import frozen
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 
 DOMAIN = "ai.onnx.ml"
 
@@ -45,9 +45,7 @@ def normalizer(node: OnnxNode, x: Any) -> Any:
     return x / rlx.where(size == 0, np.float32(1), size)
 
 
-@handles("Binarizer", domain=DOMAIN)
-def binarizer(node: OnnxNode, x: Any) -> Any:
-    return rlx.astype(x > float(node.get("threshold", 0.0)), dtype_of(x.dtype))
+rows({"Binarizer": lambda node, x: rlx.astype(x > float(node.get("threshold", 0.0)), dtype_of(x.dtype))}, domain=DOMAIN)
 
 
 @handles("ArrayFeatureExtractor", domain=DOMAIN)

@@ -16,10 +16,6 @@ from rlx_onnx.walking.table import handles
 
 
 @handles("Conv")
-def conv(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
-    return convolved(node, x, w, b)
-
-
 def convolved(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
     """The cross-correlation that a node's attributes say."""
     windows = windows_of(node, x.shape[2:], tuple(w.shape[2:]))

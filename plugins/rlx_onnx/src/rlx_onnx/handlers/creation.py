@@ -1,4 +1,5 @@
-"""Operations that create tensors from attributes or sizes."""
+"""Operations that create tensors from attributes or sizes, and random numbers: only with a seed, because they would not be a
+function without one."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.conversions import element_of
 from rlx_onnx.reading.tensors import DTYPES
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 from rlx_onnx.walking.values import is_sizes, traced
 from rlx_onnx.walking.walk import entered
 
@@ -82,3 +83,36 @@ def _count(first: float, last: float, by: float) -> int:
     if by == 0:
         raise ValueError("steps of 0 do not end")
     return max(math.ceil((last - first) / by), 0)
+
+
+# -------------------------------------------------------------------------------------- random numbers
+
+
+def _key(node: OnnxNode) -> Any:
+    if "seed" not in node:
+        node.refuse("random numbers without a seed", "a seed, or the numbers as an input")
+    return rlx.random.key(int(np.float32(node.get("seed")).view(np.uint32)))
+
+
+def _drawn(node: OnnxNode, shape: Any, element: int) -> Any:
+    to = DTYPES[element]
+    if node.op.startswith("RandomNormal"):
+        result = rlx.random.normal(_key(node), shape) * node.get("scale", 1.0) + node.get("mean", 0.0)
+    else:
+        low, high = node.get("low", 0.0), node.get("high", 1.0)
+        result = rlx.random.uniform(_key(node), shape) * (high - low) + low
+    return rlx.astype(result, to)
+
+
+rows(
+    {
+        "RandomNormal RandomUniform": lambda node: _drawn(node, tuple(node.get("shape", [])), node.element("dtype", 1)),
+        "RandomNormalLike RandomUniformLike": lambda node, x: _drawn(
+            node, tuple(x.shape), node.element("dtype", element_of(x))
+        ),
+        "Bernoulli": lambda node, p: rlx.astype(
+            rlx.random.uniform(_key(node), p.shape) < p, DTYPES[node.element("dtype", element_of(p))]
+        ),
+    },
+    is_pure=False,
+)

@@ -1,4 +1,4 @@
-"""Operations of one element of each operand."""
+"""Operations of one element of each operand, and activations."""
 
 from __future__ import annotations
 
@@ -12,38 +12,34 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Expr, smaller
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 from rlx_onnx.walking.values import Undecided, decided, is_sizes, settled, traced
 
+SAME_NAME = (
+    *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "IsNaN"),
+    *(
+        "Log",
+        "Mish",
+        "Reciprocal",
+        "Relu",
+        "Round",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Sinh",
+        "Softplus",
+        "Sqrt",
+        "Tan",
+        "Tanh",
+    ),
+)
+"""Operations that have the name of a function of rlx, in other case."""
+
 UNARY: dict[str, Any] = {
-    "Abs": rlx.abs,
-    "Acos": rlx.acos,
-    "Acosh": rlx.acosh,
-    "Asin": rlx.asin,
-    "Asinh": rlx.asinh,
-    "Atan": rlx.atan,
-    "Atanh": rlx.atanh,
+    **{name: getattr(rlx, name.lower()) for name in SAME_NAME},
     "BitwiseNot": rlx.bitwise_invert,
-    "Cos": rlx.cos,
-    "Cosh": rlx.cosh,
-    "Erf": rlx.erf,
-    "Exp": rlx.exp,
     "HardSwish": rlx.hard_swish,
-    "IsNaN": rlx.isnan,
-    "Log": rlx.log,
-    "Mish": rlx.mish,
     "Not": rlx.logical_not,
-    "Reciprocal": rlx.reciprocal,
-    "Relu": rlx.relu,
-    "Round": rlx.round,
-    "Sigmoid": rlx.sigmoid,
-    "Sign": rlx.sign,
-    "Sin": rlx.sin,
-    "Sinh": rlx.sinh,
-    "Softplus": rlx.softplus,
-    "Sqrt": rlx.sqrt,
-    "Tan": rlx.tan,
-    "Tanh": rlx.tanh,
 }
 
 BINARY: dict[str, Any] = {
@@ -59,6 +55,7 @@ SIZED: dict[str, tuple[Any, Any]] = {
     "Add": (rlx.add, lambda a, b: a + b),
     "Sub": (rlx.subtract, lambda a, b: a - b),
     "Mul": (rlx.multiply, lambda a, b: a * b),
+    "Div": (lambda a, b: _divided(a, b), lambda a, b: _quotient(a, b)),
 }
 """Arithmetic on traced values, and on sizes."""
 
@@ -70,39 +67,24 @@ COMPARISONS: dict[str, tuple[Any, str]] = {
     "LessOrEqual": (rlx.less_equal, "<="),
 }
 
-
-def _enter_unary(name: str, function: Any) -> None:
-    @handles(name)
-    def unary(node: OnnxNode, x: Any) -> Any:
-        return function(x)
-
-
-def _enter_binary(name: str, function: Any) -> None:
-    @handles(name)
-    def binary(node: OnnxNode, a: Any, b: Any) -> Any:
-        return function(a, b)
-
-
-def _enter_sized(name: str, function: Any, on_sizes: Any) -> None:
-    @handles(name, takes_sizes=True)
-    def arithmetic(node: OnnxNode, a: Any, b: Any) -> Any:
-        return on_dims(on_sizes, function, a, b)
-
-
-def _enter_comparison(name: str, function: Any, relation: str) -> None:
-    @handles(name, takes_sizes=True)
-    def compared(node: OnnxNode, a: Any, b: Any) -> Any:
-        return on_dims(lambda m, n: decided(relation, m, n), function, a, b, to=bool)
-
-
-for _name, _of_one in UNARY.items():
-    _enter_unary(_name, _of_one)
-for _name, _of_two in BINARY.items():
-    _enter_binary(_name, _of_two)
-for _name, (_of_arrays, _of_sizes) in SIZED.items():
-    _enter_sized(_name, _of_arrays, _of_sizes)
-for _name, (_comparison, _relation) in COMPARISONS.items():
-    _enter_comparison(_name, _comparison, _relation)
+rows({name: lambda node, x, *, f=f: f(x) for name, f in UNARY.items()})
+rows({name: lambda node, a, b, *, f=f: f(a, b) for name, f in BINARY.items()})
+rows({name: lambda node, a, b, *, f=f: on_dims(f[1], f[0], a, b) for name, f in SIZED.items()}, takes_sizes=True)
+rows(
+    {
+        name: lambda node, a, b, *, f=f, relation=relation: on_dims(
+            lambda m, n: decided(relation, m, n), f, a, b, to=bool
+        )
+        for name, (f, relation) in COMPARISONS.items()
+    },
+    takes_sizes=True,
+)
+rows(
+    {
+        "Sum": lambda node, *operands: reduce(rlx.add, operands),
+        "Mean": lambda node, *operands: reduce(rlx.add, operands) / len(operands),
+    }
+)
 
 
 def on_dims(on_sizes: Any, function: Any, a: Any, b: Any, to: Any = None) -> Any:
@@ -129,13 +111,8 @@ def _quotient(a: Any, b: Any) -> Any:
     return int(a / b) if abs(a) < 2**52 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-@handles("Div", takes_sizes=True)
-def div(node: OnnxNode, a: Any, b: Any) -> Any:
-    """The quotient; of integers, rounded toward zero."""
-    return on_dims(_quotient, _divided, a, b)
-
-
 def _divided(a: Any, b: Any) -> Any:
+    """The quotient; of integers, rounded toward zero."""
     dtype = dtype_of(a.dtype)
     if not dtype.is_integer:
         return rlx.divide(a, b)
@@ -154,14 +131,9 @@ def mod(node: OnnxNode, a: Any, b: Any) -> Any:
     return on_dims(lambda m, n: m % n, rlx.remainder, a, b)
 
 
-@handles("Neg", takes_sizes=True)
-def neg(node: OnnxNode, x: Any) -> Any:
-    return np.frompyfunc(lambda n: -n, 1, 1)(x) if is_sizes(x) else rlx.negative(x)
-
-
-@handles("Floor", "Ceil")
-def rounded(node: OnnxNode, x: Any) -> Any:
-    return rlx.floor(x) if node.op == "Floor" else rlx.ceil(x)
+rows(
+    {"Neg": lambda node, x: np.frompyfunc(lambda n: -n, 1, 1)(x) if is_sizes(x) else rlx.negative(x)}, takes_sizes=True
+)
 
 
 USUAL: dict[float, Any] = {
@@ -207,16 +179,6 @@ def extreme(node: OnnxNode, *operands: Any) -> Any:
     return reduce(lambda a, b: on_dims(of_sizes, function, a, b), operands)
 
 
-@handles("Sum")
-def total(node: OnnxNode, *operands: Any) -> Any:
-    return reduce(rlx.add, operands)
-
-
-@handles("Mean")
-def average(node: OnnxNode, *operands: Any) -> Any:
-    return reduce(rlx.add, operands) / len(operands)
-
-
 @handles("Where", takes_sizes=True)
 def where(node: OnnxNode, condition: Any, a: Any, b: Any) -> Any:
     if is_sizes(a) or is_sizes(b):
@@ -240,3 +202,39 @@ def is_inf(node: OnnxNode, x: Any) -> Any:
     if not node.get("detect_positive", 1):
         result = rlx.logical_and(result, x < 0)
     return result
+
+
+# ----------------------------------------------------------------------------------------- activations
+
+
+rows(
+    {
+        "Celu": lambda node, x: rlx.celu(x, node.get("alpha", 1.0)),
+        "Elu": lambda node, x: rlx.elu(x, node.get("alpha", 1.0)),
+        "LeakyRelu": lambda node, x: rlx.leaky_relu(x, node.get("alpha", 0.01)),
+        "PRelu": lambda node, x, slope: rlx.where(x < 0, x * slope, x),
+        "ThresholdedRelu": lambda node, x: rlx.where(x > node.get("alpha", 1.0), x, rlx.zeros_like(x)),
+        "HardSigmoid": lambda node, x: rlx.clip(node.get("alpha", 0.2) * x + node.get("beta", 0.5), 0, 1),
+        "Softsign": lambda node, x: x / (1 + rlx.abs(x)),
+        "Gelu": lambda node, x: (
+            rlx.gelu_approx(x) if node.choice("approximate", "none", "tanh") == "tanh" else rlx.gelu(x)
+        ),
+        "Swish": lambda node, x: (
+            rlx.silu(x) if node.get("alpha", 1.0) == 1.0 else x * rlx.sigmoid(node.get("alpha", 1.0) * x)
+        ),
+    }
+)
+
+
+@handles("Selu")
+def selu(node: OnnxNode, x: Any) -> Any:
+    alpha, gamma = node.get("alpha", 1.6732632423543772), node.get("gamma", 1.0507009873554805)
+    return gamma * rlx.where(x > 0, x, alpha * rlx.expm1(rlx.minimum(x, 0)))
+
+
+@handles("Shrink")
+def shrink(node: OnnxNode, x: Any) -> Any:
+    """x moved toward zero by `bias` beyond ±`lambd`, and 0 between."""
+    edge, bias = node.get("lambd", 0.5), node.get("bias", 0.0)
+    number = np.asarray(bias, x.dtype if dtype_of(x.dtype).is_integer else np.float32)
+    return rlx.astype(rlx.where(x < -edge, x + number, rlx.where(x > edge, x - number, rlx.zeros_like(x))), x.dtype)

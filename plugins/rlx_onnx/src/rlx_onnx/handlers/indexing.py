@@ -1,4 +1,4 @@
-"""Operations that read and write elements by their numbers."""
+"""Operations that read and write elements by their numbers, and on the order of elements."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError
-from rlx_core.ir.dims import Dim
+from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.shapes import on_value
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 from rlx_onnx.walking.values import is_sizes, settled, traced
 
 MODES = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -20,7 +20,7 @@ MODES = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 @handles("Gather", takes_sizes=True, takes_coded=True)
 def gather(node: OnnxNode, x: Any, indices: Any) -> Any:
-    axis = _axis(node, node.get("axis", 0), len(x.shape))
+    axis = node.axis(node.get("axis", 0), len(x.shape))
     if is_sizes(x) and isinstance(indices, np.ndarray):
         return settled(np.asarray(np.take(x, indices, axis=axis), object))
     if isinstance(indices, np.ndarray) and indices.ndim == 0:
@@ -29,12 +29,6 @@ def gather(node: OnnxNode, x: Any, indices: Any) -> Any:
             raise FormatError(f"{node}: index {position} is outside of an axis of {size}")
         return on_value(traced(x), lambda data: data[(slice(None),) * axis + (position,)])
     return on_value(traced(x), lambda data: rlx.take(data, counted(indices, data.shape[axis]), axis=axis))
-
-
-def _axis(node: OnnxNode, axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
-    return axis % rank
 
 
 def counted(indices: Any, size: Dim) -> Any:
@@ -46,7 +40,7 @@ def counted(indices: Any, size: Dim) -> Any:
 
 @handles("GatherElements")
 def gather_elements(node: OnnxNode, x: Any, indices: Any) -> Any:
-    axis = _axis(node, node.get("axis", 0), x.ndim)
+    axis = node.axis(node.get("axis", 0), x.ndim)
     return rlx.take_along_axis(_cropped(x, indices, axis), counted(indices, x.shape[axis]), axis=axis)
 
 
@@ -75,7 +69,7 @@ def _counted_tuples(indices: Any, shape: Any, batch: int = 0) -> Any:
 @handles("ScatterElements", "Scatter")
 def scatter_elements(node: OnnxNode, x: Any, indices: Any, updates: Any) -> Any:
     """Elements written, added, multiplied or compared in at the places that indices of one axis name."""
-    axis = _axis(node, node.get("axis", 0), x.ndim)
+    axis = node.axis(node.get("axis", 0), x.ndim)
     position = rlx.astype(counted(indices, x.shape[axis]), rlx.i64)
     places = []
     for i, n in enumerate(indices.shape):
@@ -86,9 +80,7 @@ def scatter_elements(node: OnnxNode, x: Any, indices: Any, updates: Any) -> Any:
     return scattered(node, x, rlx.stack(places, axis=-1), updates)
 
 
-@handles("ScatterND")
-def scatter_nd(node: OnnxNode, x: Any, indices: Any, updates: Any) -> Any:
-    return scattered(node, x, _counted_tuples(indices, x.shape), updates)
+rows({"ScatterND": lambda node, x, indices, updates: scattered(node, x, _counted_tuples(indices, x.shape), updates)})
 
 
 def scattered(node: OnnxNode, x: Any, tuples: Any, updates: Any) -> Any:
@@ -113,7 +105,7 @@ def one_hot(node: OnnxNode, indices: Any, depth: Any, values: Any) -> Any:
 @handles("TensorScatter")
 def tensor_scatter(node: OnnxNode, past: Any, update: Any, starts: Any = None) -> Any:
     """A cache with the update of each sequence written from its own start on, around the end where it is circular."""
-    axis = _axis(node, node.get("axis", -2), past.ndim)
+    axis = node.axis(node.get("axis", -2), past.ndim)
     mode = node.choice("mode", "linear", "circular")
     batch = past.shape[0]
     first = rlx.zeros((batch,), dtype=rlx.i64) if starts is None else rlx.astype(starts, rlx.i64)
@@ -129,7 +121,7 @@ def tensor_scatter(node: OnnxNode, past: Any, update: Any, starts: Any = None) -
 @handles("Compress", finds_sizes=True)
 def compress(node: OnnxNode, x: Any, condition: Any) -> Any:
     """The elements of an axis where a condition is true; the positions are determined on the host unless it is known."""
-    axis = _axis(node, node.get("axis"), x.ndim) if "axis" in node else None
+    axis = node.axis(node.get("axis"), x.ndim) if "axis" in node else None
     data = rlx.reshape(x, (-1,)) if axis is None else x
     size, maximum = condition.size, data.shape[axis or 0]
     if isinstance(size, int) and isinstance(maximum, int) and size > maximum:
@@ -146,3 +138,43 @@ def nonzero(node: OnnxNode, x: Any) -> Any:
         return (np.array(np.nonzero(np.atleast_1d(data)), np.int64),)
 
     return node.on_host(places, lambda n: [rlx.TensorType(rlx.i64, (max(x.ndim, 1), n))], 0)
+
+
+# ----------------------------------------------------------------------------------- order of elements
+
+
+@handles("TopK", takes_sizes=True)
+def top_k(node: OnnxNode, x: Any, k: Any) -> Any:
+    """The largest or smallest elements of an axis in order, and their positions; a computed `k` is read on the host."""
+    count = node.dim(1, "k")
+    values, places = rlx.top_k(traced(x), count, axis=node.get("axis", -1), largest=bool(node.get("largest", 1)))
+    return values, rlx.astype(places, rlx.i64)
+
+
+@handles("Unique", finds_sizes=True)
+def unique(node: OnnxNode, x: Any) -> Any:
+    """The different elements, or slices of an axis: where each is first, which one every element is, how often it is there."""
+    axis, is_sorted = node.get("axis"), bool(node.get("sorted", 1))
+    if axis is not None:
+        node.axis(axis, x.ndim)
+
+    def types(n: Dim) -> list[rlx.TensorType]:
+        places = rlx.TensorType(rlx.i64, (n,))
+        if axis is None:
+            return [x.type.with_shape((n,)), places, places.with_shape((product(x.shape),)), places]
+        position = axis % x.ndim
+        result = x.type.with_shape((*x.shape[:position], n, *x.shape[position + 1 :]))
+        return [result, places, places.with_shape((x.shape[position],)), places]
+
+    return node.on_host(lambda data: different(data, axis, is_sorted), types, 0)
+
+
+def different(data: np.ndarray, axis: int | None, is_sorted: bool) -> tuple[np.ndarray, ...]:
+    """The different elements or slices of an array, in order or as they come first."""
+    result, first, back, counts = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    back = back.ravel()
+    if not is_sorted:
+        order = np.argsort(first)
+        result = np.take(result, order, axis=0 if axis is None else axis)
+        first, counts, back = first[order], counts[order], np.argsort(order)[back]
+    return result, *(each.astype(np.int64) for each in (first, back, counts))

@@ -43,8 +43,7 @@ def cut(node: OnnxNode, x: Any, starts: Any, ends: Any, axes: Any = None, steps:
 
 def _cut_where_computed(node: OnnxNode, x: Any, axis: int, rank: int) -> Any:
     """Return a slice of one axis whose start or end the program computes: its positions are determined on the host."""
-    if not -rank <= axis < rank:
-        raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
+    node.axis(axis, rank)
 
     def places(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[np.ndarray, ...]:
         step = 1 if steps is None else int(steps.item())

@@ -8,7 +8,7 @@ import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 
 
 @handles("BatchNormalization")
@@ -68,14 +68,16 @@ def by_groups(x: Any, scale: Any, bias: Any, groups: int, eps: float) -> Any:
     return normal * rlx.reshape(scale, dims) + rlx.reshape(bias, dims)
 
 
-@handles("InstanceNormalization")
-def instance_norm(node: OnnxNode, x: Any, scale: Any, bias: Any) -> Any:
-    return by_groups(x, scale, bias, x.shape[1], node.get("epsilon", 1e-5))
-
-
-@handles("GroupNormalization")
-def group_norm(node: OnnxNode, x: Any, scale: Any, bias: Any) -> Any:
-    return by_groups(x, scale, bias, node.get("num_groups"), node.get("epsilon", 1e-5))
+rows(
+    {
+        "InstanceNormalization": lambda node, x, scale, bias: by_groups(
+            x, scale, bias, x.shape[1], node.get("epsilon", 1e-5)
+        ),
+        "GroupNormalization": lambda node, x, scale, bias: by_groups(
+            x, scale, bias, node.get("num_groups"), node.get("epsilon", 1e-5)
+        ),
+    }
+)
 
 
 @handles("MeanVarianceNormalization")

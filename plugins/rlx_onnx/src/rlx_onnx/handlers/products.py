@@ -7,12 +7,14 @@ from typing import Any
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 
-
-@handles("MatMul")
-def matmul(node: OnnxNode, a: Any, b: Any) -> Any:
-    return rlx.matmul(a, b)
+rows(
+    {
+        "MatMul": lambda node, a, b: rlx.matmul(a, b),
+        "Einsum": lambda node, *operands: rlx.einsum(str(node.get("equation")).replace(" ", ""), *operands),
+    }
+)
 
 
 @handles("Gemm")
@@ -28,11 +30,6 @@ def gemm(node: OnnxNode, a: Any, b: Any, c: Any = None) -> Any:
     if c is None or beta == 0.0:
         return result
     return rlx.astype(result + (c if beta == 1.0 else c * beta), dtype)
-
-
-@handles("Einsum")
-def einsum(node: OnnxNode, *operands: Any) -> Any:
-    return rlx.einsum(str(node.get("equation")).replace(" ", ""), *operands)
 
 
 @handles("Det")

@@ -10,8 +10,7 @@ from onnx import TensorProto
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.handlers.codes import SIGNED, WIDTHS, coded
-from rlx_onnx.handlers.conversions import element_of
+from rlx_onnx.handlers.conversions import SIGNED, WIDTHS, coded, element_of
 from rlx_onnx.handlers.convolution import integer_conv
 from rlx_onnx.reading.tensors import DTYPES
 from rlx_onnx.walking.node import OnnxNode
@@ -75,11 +74,6 @@ def quantized(node: OnnxNode, x: Any, scale: Any, zero: Any, element: int) -> An
 @handles("DequantizeLinear", takes_coded=True)
 def dequantize(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
     """(x - zero point) · scale, in the dtype of the scale."""
-    return dequantized(node, x, scale, zero)
-
-
-def dequantized(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
-    """Numbers in an element type with a scale and a zero point, as floats."""
     data = _plain(x)
     axis = node.get("axis", 1)
     axis = axis % data.ndim if data.ndim else 0

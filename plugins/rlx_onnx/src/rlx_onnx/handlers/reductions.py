@@ -18,30 +18,21 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     "ReduceL1": lambda x, **at: rlx.sum(rlx.abs(x), **at),
     "ReduceL2": lambda x, **at: rlx.sqrt(rlx.sum(x * x, **at)),
     "ReduceLogSum": lambda x, **at: rlx.log(rlx.sum(x, **at)),
-    "ReduceLogSumExp": lambda x, **at: rlx.logsumexp(x, **at),
-    "ReduceMean": lambda x, **at: rlx.mean(x, **at),
-    "ReduceProd": lambda x, **at: rlx.prod(x, **at),
-    "ReduceSum": lambda x, **at: rlx.sum(x, **at),
+    "ReduceLogSumExp": rlx.logsumexp,
+    "ReduceMean": rlx.mean,
+    "ReduceProd": rlx.prod,
+    "ReduceSum": rlx.sum,
     "ReduceSumSquare": lambda x, **at: rlx.sum(x * x, **at),
     "ReduceMax": lambda x, **at: _extreme(x, rlx.max, **at),
     "ReduceMin": lambda x, **at: _extreme(x, rlx.min, **at),
 }
 
 
-def _enter(name: str, function: Callable[..., Any]) -> None:
-    @handles(name, takes_sizes=True)
-    def reduced(node: OnnxNode, x: Any, axes: Any = None) -> Any:
-        if is_sizes(x) and name == "ReduceProd":
-            return settled(_product(x, keep=bool(node.get("keepdims", 1))))
-        return _reduced(node, function, traced(x))
-
-
-def _product(sizes: np.ndarray, *, keep: bool) -> np.ndarray:
-    return dims_array(product(tuple(sizes))).reshape((1,) if keep else ())
-
-
-for _name, _function in REDUCTIONS.items():
-    _enter(_name, _function)
+@handles(*REDUCTIONS, takes_sizes=True)
+def reduced(node: OnnxNode, x: Any, axes: Any = None) -> Any:
+    if is_sizes(x) and node.op == "ReduceProd":
+        return settled(dims_array(product(tuple(x))).reshape((1,) if node.get("keepdims", 1) else ()))
+    return _reduced(node, REDUCTIONS[node.op], traced(x))
 
 
 def _reduced(node: OnnxNode, function: Callable[..., Any], x: Any) -> Any:

@@ -10,28 +10,24 @@ import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_onnx.handlers.shapes import pieces
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 from rlx_onnx.walking.values import traced
 
-
-@handles("SequenceEmpty")
-def empty(node: OnnxNode) -> Any:
-    return []
-
-
-@handles("SequenceConstruct")
-def construct(node: OnnxNode, *parts: Any) -> Any:
-    return list(parts)
+rows(
+    {
+        "SequenceEmpty": lambda node: [],
+        "SequenceConstruct": lambda node, *parts: list(parts),
+    }
+)
 
 
-@handles("SequenceLength", takes_sizes=True)
-def length(node: OnnxNode, sequence: Any) -> Any:
-    return np.array(len(_sequence(node, sequence)), np.int64)
-
-
-@handles("SequenceAt", takes_sizes=True)
-def at(node: OnnxNode, sequence: Any, place: Any) -> Any:
-    return _sequence(node, sequence)[_place(node, sequence, 1)]
+rows(
+    {
+        "SequenceLength": lambda node, sequence: np.array(len(_sequence(node, sequence)), np.int64),
+        "SequenceAt": lambda node, sequence, place: _sequence(node, sequence)[_place(node, sequence, 1)],
+    },
+    takes_sizes=True,
+)
 
 
 @handles("SequenceInsert", takes_sizes=True)
@@ -86,6 +82,4 @@ def concat(node: OnnxNode, sequence: Any) -> Any:
     return join(parts, axis=node.get("axis"))
 
 
-@handles("OptionalHasElement", takes_sizes=True, takes_coded=True)
-def has_element(node: OnnxNode, value: Any = None) -> Any:
-    return np.array(value is not None)
+rows({"OptionalHasElement": lambda node, value=None: np.array(value is not None)}, takes_sizes=True, takes_coded=True)

@@ -78,7 +78,7 @@ def squeeze(node: OnnxNode, x: Any, axes: Any = None) -> Any:
     if values is None:
         dropped = {i for i, n in enumerate(x.shape) if _is_one(node, n)}
     else:
-        dropped = {_axis(node, a, rank) for a in values}
+        dropped = {node.axis(a, rank) for a in values}
     if is_sizes(x):
         return settled(np.squeeze(x, axis=tuple(dropped)))
     for i in sorted(dropped):
@@ -98,17 +98,11 @@ def _is_one(node: OnnxNode, size: Any) -> bool:
 def unsqueeze(node: OnnxNode, x: Any, axes: Any) -> Any:
     values = node.ints(1, "axes") or []
     rank = len(x.shape) + len(values)
-    added = {_axis(node, a, rank) for a in values}
+    added = {node.axis(a, rank) for a in values}
     if len(added) != len(values):
         raise FormatError(f"{node}: axes {values} name one axis twice")
     remaining = iter(x.shape)
     return reshaped(x, [1 if i in added else next(remaining) for i in range(rank)])
-
-
-def _axis(node: OnnxNode, axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
-    return axis % rank
 
 
 @handles("Expand", takes_coded=True, grows=True)
@@ -138,7 +132,7 @@ def concat(node: OnnxNode, *parts: Any) -> Any:
 @handles("Split", takes_sizes=True)
 def split(node: OnnxNode, x: Any, sizes: Any = None) -> Any:
     """Parts of given sizes, or as equal ones as there are results; of those the last may be smaller."""
-    axis = _axis(node, node.get("axis", 0), len(x.shape))
+    axis = node.axis(node.get("axis", 0), len(x.shape))
     values = node.dims(1, "split") if sizes is not None else None
     if values is None:
         count = int(node.get("num_outputs", node.count))
@@ -187,14 +181,6 @@ def blocks(node: OnnxNode, x: Any) -> Any:
         return rlx.reshape(rlx.permute_dims(separate, order), (n, c * side**rank, *(s // side for s in sizes)))
     depth = c // side**rank
     if node.choice("mode", "DCR", "CRD") == "CRD":
-        return _shuffled(x, side, depth, crd=True)
-    return _shuffled(x, side, depth, crd=False)
-
-
-def _shuffled(x: Any, side: int, depth: Any, *, crd: bool) -> Any:
-    n, _, *sizes = x.shape
-    rank = len(sizes)
-    if crd:
         separate = rlx.reshape(x, (n, depth, *(side,) * rank, *sizes))
         between = (axis for i in range(rank) for axis in (2 + rank + i, 2 + i))
         order = (0, 1, *between)

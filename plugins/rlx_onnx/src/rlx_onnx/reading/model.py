@@ -26,8 +26,7 @@ from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import bytes_in
 from rlx_onnx.reading.inputs import ModelInput, inputs_of
 from rlx_onnx.reading.parts import WalkedModel, partitioned, result_of, results_of
-from rlx_onnx.reading.signatures import check_signatures
-from rlx_onnx.reading.structure import check_structure, each_graph, node_words
+from rlx_onnx.reading.structure import check_signatures, check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import DTYPES, array_of
 from rlx_onnx.reading.weights import mapped_weights
 from rlx_onnx.specialised import Specialising

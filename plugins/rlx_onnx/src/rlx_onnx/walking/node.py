@@ -114,6 +114,10 @@ class OnnxNode:
 
     # ------------------------------------------------------------------------------------------ operands
 
+    def operand(self, number: int) -> Any:
+        """Return an operand, or `None` if it is omitted."""
+        return self.operands[number] if number < len(self.operands) else None
+
     def known(self, number: int, what: str) -> np.ndarray:
         """Return an operand that must be known now.
 
@@ -124,7 +128,7 @@ class OnnxNode:
         Raises:
             UnsupportedError: It depends on inputs of the program.
         """
-        value = self.operands[number] if number < len(self.operands) else None
+        value = self.operand(number)
         if is_array(value):
             return np.asarray(value)
         if value is None:
@@ -137,7 +141,7 @@ class OnnxNode:
         Raises:
             UnsupportedError: It depends on inputs of the program.
         """
-        value = self.operands[number] if number < len(self.operands) else None
+        value = self.operand(number)
         result = value if is_sizes(value) else self.known(number, what)
         return [each if isinstance(each, Expr) else int(each) for each in np.asarray(result).ravel()]
 
@@ -147,7 +151,7 @@ class OnnxNode:
         Raises:
             UnsupportedError: It depends on inputs of the program, or on sizes that are not known yet.
         """
-        if number >= len(self.operands) or self.operands[number] is None:
+        if self.operand(number) is None:
             return None
         result = self.dims(number, what)
         if any(isinstance(each, Expr) for each in result):
@@ -156,9 +160,9 @@ class OnnxNode:
 
     def scalar(self, number: int, what: str, default: Any = None) -> Any:
         """An operand of one element as a Python number, or the default where it is left out."""
-        if number >= len(self.operands) or self.operands[number] is None:
+        value = self.operand(number)
+        if value is None:
             return default
-        value = self.operands[number]
         if is_sizes(value) and value.size == 1:
             return value.ravel()[0]
         result = self.known(number, what)
@@ -199,11 +203,21 @@ class OnnxNode:
         Raises:
             UnsupportedError: The operands are not known, in a graph that is part of a node.
         """
-        operands = [self.operands[i] if i < len(self.operands) else None for i in numbers]
+        operands = [self.operand(i) for i in numbers]
         if all(each is None or is_array(each) for each in operands):
             return function(*operands)
         names = [self.proto.input[i] if i < len(self.proto.input) else "" for i in numbers]
         return self.walk.on_host(self, function, types, names, operands)
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return an axis of an operand of this rank, counted from the front.
+
+        Raises:
+            FormatError: It has no such axis.
+        """
+        if not -rank <= axis < rank:
+            raise FormatError(f"{self}: axis {axis} is outside of {rank} axes")
+        return axis % rank
 
     def counted(self, number: int, what: str) -> int:
         """A count of elements or parts that are made while the model is read, from 0 to some millions.

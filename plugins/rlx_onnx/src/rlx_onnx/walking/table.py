@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from attrs import field
 
-from rlx_core.importing.table import Handler, HandlerTable
+from rlx_core.importing.table import Handler, HandlerTable, register_rows
 from rlx_core.system.records import frozen
 
-__all__ = ["TABLE", "OnnxHandler", "handles", "operation_name"]
+__all__ = ["TABLE", "OnnxHandler", "handles", "operation_name", "rows"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,7 +41,8 @@ class OnnxHandler(Handler):
     @max_operands.default
     def _count_operands(self) -> int | None:
         kinds = [each.kind for each in inspect.signature(self.function).parameters.values()]
-        return None if inspect.Parameter.VAR_POSITIONAL in kinds else len(kinds) - 1
+        is_variadic = inspect.Parameter.VAR_POSITIONAL in kinds
+        return None if is_variadic else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) - 1
 
 
 TABLE: Final = HandlerTable(
@@ -68,3 +70,7 @@ def operation_name(domain: str, operation: str) -> str:
 def handles(*operations: str, domain: str = "", **properties: bool) -> Callable[[F], F]:
     """Register the function below for operations; the properties are fields of `OnnxHandler`."""
     return TABLE.register(*(operation_name(domain, each) for each in operations), **properties)
+
+
+rows: Final = partial(register_rows, handles)
+"""Registers handlers of one expression each: operations → function of the node and its operands."""

@@ -33,8 +33,6 @@ __all__ = [
     "is_array",
     "is_known",
     "is_sizes",
-    "rank_of",
-    "shape_of",
     "traced",
 ]
 
@@ -124,16 +122,6 @@ def traced(value: Any) -> Any:
         return value
     parts = [rlx.asarray(each, dtype=rlx.i64) for each in value.ravel()]
     return rlx.reshape(rlx.stack(parts), value.shape)
-
-
-def shape_of(value: Any) -> tuple[Dim, ...]:
-    """The dims of an array, sizes or a traced value."""
-    return tuple(value.shape)
-
-
-def rank_of(value: Any) -> int:
-    """Return how many axes a value has."""
-    return len(value.shape)
 
 
 def at_once(function: Callable[..., Any], *args: Any) -> Any:

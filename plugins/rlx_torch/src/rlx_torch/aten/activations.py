@@ -25,16 +25,6 @@ def _softmax(function: Any) -> Any:
     return over
 
 
-@aten("_safe_softmax")
-def safe_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
-    return rlx.softmax(convert(x, dtype or x.dtype), axis=dim % x.ndim, empty_row="zero")
-
-
-@aten("gelu")
-def gelu(x: Any, *, approximate: str = "none") -> Any:
-    return nn.gelu(x, approximate=approximate == "tanh")
-
-
 @aten("elu")
 def elu(x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     result = rlx.where(rlx.greater(x, as_value(0, x.dtype)), x, rlx.expm1(x * input_scale) * alpha)
@@ -125,11 +115,6 @@ def dropout(x: Any, p: float, train: bool) -> Any:
     return native_dropout(x, p)[0] if train else x
 
 
-@aten("native_dropout_backward")
-def native_dropout_backward(g: Any, mask: Any, scale: float) -> Any:
-    return multiply(g, convert(mask, g.dtype)) * scale
-
-
 # -------------------------------------------------------------------------------------------------------- losses
 
 
@@ -216,11 +201,6 @@ def nll_loss_forward(x: Any, target: Any, weight: Any, reduction: int, ignore_in
     return rlx.sum(loss) / full if reduction == 1 else rlx.sum(loss), full
 
 
-@aten("nll_loss_nd", "nll_loss", "nll_loss2d")
-def nll_loss(x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Any:
-    return nll_loss_forward(x, target, weight, reduction, ignore_index)[0]
-
-
 rows(
     {
         "mse_loss": lambda x, y, reduction=1: _reduction(rlx.square(x - y), reduction),
@@ -228,6 +208,14 @@ rows(
         "smooth_l1_loss": lambda x, y, reduction=1, beta=1.0: _reduction(_absolute_or_square(x - y, beta), reduction),
         "huber_loss": lambda x, y, reduction=1, delta=1.0: _reduction(
             _absolute_or_square(x - y, delta) * delta, reduction
+        ),
+        "_safe_softmax": lambda x, dim, dtype=None: rlx.softmax(
+            convert(x, dtype or x.dtype), axis=dim % x.ndim, empty_row="zero"
+        ),
+        "gelu": lambda x, *, approximate="none": nn.gelu(x, approximate=approximate == "tanh"),
+        "native_dropout_backward": lambda g, mask, scale: multiply(g, convert(mask, g.dtype)) * scale,
+        "nll_loss_nd nll_loss nll_loss2d": lambda x, target, weight=None, reduction=1, ignore_index=-100: (
+            nll_loss_forward(x, target, weight, reduction, ignore_index)[0]
         ),
     }
 )

@@ -1,4 +1,4 @@
-"""Arithmetic and functions of single elements."""
+"""Arithmetic, functions, comparisons and logic of single elements."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rlx_torch.aten.promotion import as_value, floating, is_complex, is_float, i
 from rlx_torch.aten.table import aten, rows
 
 Unary = Callable[[Any], Any]
+Binary = Callable[[Any, Any], Any]
 
 
 def of_floats(function: Unary) -> Unary:
@@ -83,11 +84,6 @@ def round_decimals(x: Any, *, decimals: int) -> Any:
     return rlx.round(x * factor) / factor if decimals >= 0 else rlx.round(x / factor) * factor
 
 
-@aten("polygamma")
-def polygamma(n: int, x: Any) -> Any:
-    return rlx.polygamma(n, floating(x))
-
-
 @aten("nan_to_num")
 def nan_to_num(x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
     if is_exact(x):
@@ -120,19 +116,30 @@ def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     return rlx.subtract(a, b if _is_one(alpha) else b * as_value(alpha, b.dtype))
 
 
-@aten("rsub.Tensor", "rsub.Scalar")
-def rsub(a: Any, b: Any, alpha: Any = 1) -> Any:
-    return sub(b, a, alpha=alpha)
-
-
 def _is_one(alpha: Any) -> bool:
     return not isinstance(alpha, rlx.Value) and alpha == 1
 
 
-@aten("mul.Tensor", "mul.Scalar", "multiply.Tensor")
-def multiply(a: Any, b: Any) -> Any:
-    a, b = meet(a, b)
-    return rlx.logical_and(a, b) if a.dtype == rlx.bool_ else rlx.multiply(a, b)
+def by_kind(of_bools: Binary, function: Binary) -> Binary:
+    """A function of the dtype that two operands meet in: one of bools, or another."""
+
+    def met(a: Any, b: Any) -> Any:
+        a, b = meet(a, b)
+        return (of_bools if a.dtype == rlx.bool_ else function)(a, b)
+
+    return met
+
+
+multiply = by_kind(rlx.logical_and, rlx.multiply)
+maximum = by_kind(rlx.logical_or, rlx.maximum)
+minimum = by_kind(rlx.logical_and, rlx.minimum)
+rows(
+    {
+        "mul.Tensor mul.Scalar multiply.Tensor": multiply,
+        "maximum max.other": maximum,
+        "minimum min.other": minimum,
+    }
+)
 
 
 @aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
@@ -159,16 +166,6 @@ def div_mode(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
         return rlx.floor_divide(a, b)
     size = rlx.floor_divide(rlx.abs(a), rlx.abs(b))
     return rlx.multiply(size, rlx.multiply(rlx.sign(a), rlx.sign(b)))
-
-
-@aten("floor_divide", "floor_divide.Scalar")
-def floor_divide(a: Any, b: Any) -> Any:
-    return rlx.floor_divide(*meet(a, b))
-
-
-@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
-def remainder(a: Any, b: Any) -> Any:
-    return rlx.remainder(*meet(a, b))
 
 
 @aten("fmod.Tensor", "fmod.Scalar")
@@ -209,18 +206,6 @@ def logaddexp2(a: Any, b: Any) -> Any:
     return rlx.logaddexp(a * factor, b * factor) * (1 / factor)
 
 
-@aten("maximum", "max.other")
-def maximum(a: Any, b: Any) -> Any:
-    a, b = meet(a, b)
-    return rlx.logical_or(a, b) if a.dtype == rlx.bool_ else rlx.maximum(a, b)
-
-
-@aten("minimum", "min.other")
-def minimum(a: Any, b: Any) -> Any:
-    a, b = meet(a, b)
-    return rlx.logical_and(a, b) if a.dtype == rlx.bool_ else rlx.minimum(a, b)
-
-
 def _but_nan(function: Any) -> Any:
     """The other operand where one is NaN."""
 
@@ -251,6 +236,10 @@ rows(
     {
         "clamp_min clamp_min.Tensor": lambda x, min: clamp(x, min),
         "clamp_max clamp_max.Tensor": lambda x, max: clamp(x, None, max),
+        "polygamma": lambda n, x: rlx.polygamma(n, floating(x)),
+        "rsub.Tensor rsub.Scalar": lambda a, b, alpha=1: sub(b, a, alpha=alpha),
+        "floor_divide floor_divide.Scalar": lambda a, b: rlx.floor_divide(*meet(a, b)),
+        "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": lambda a, b: rlx.remainder(*meet(a, b)),
     }
 )
 
@@ -264,11 +253,6 @@ def to_copy(x: Any, *args: Any, dtype: Any = None, **where: Any) -> Any:
     return x if dtype is None else convert(x, dtype)
 
 
-@aten("type_as")
-def type_as(x: Any, other: Any) -> Any:
-    return convert(x, other.dtype)
-
-
 @aten("prims::convert_element_type")
 def convert(x: Any, dtype: Any) -> Any:
     if x.dtype == dtype:
@@ -280,6 +264,83 @@ def convert(x: Any, dtype: Any) -> Any:
     return rlx.astype(x, dtype)
 
 
-@aten("copy")
-def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
-    return rlx.broadcast_to(convert(source, x.dtype), x.shape)
+rows(
+    {
+        "type_as": lambda x, other: convert(x, other.dtype),
+        "copy": lambda x, source, non_blocking=False: rlx.broadcast_to(convert(source, x.dtype), x.shape),
+    }
+)
+
+
+# ----------------------------------------------------------------------------------- special functions
+
+
+special = rlx.special
+
+
+def _two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: function(*met_floating(a, b))
+
+
+rows(
+    {
+        "prims::ndtri special_ndtri": of_floats(special.ndtri),
+        "special_log_ndtr": of_floats(special.log_ndtr),
+        "prims::erfcx special_erfcx": of_floats(special.erfcx),
+        "prims::bessel_i0 special_i0 special_modified_bessel_i0": of_floats(special.i0),
+        "prims::bessel_i0e special_i0e": of_floats(special.i0e),
+        "prims::bessel_i1 special_i1 special_modified_bessel_i1": of_floats(special.i1),
+        "prims::bessel_i1e special_i1e": of_floats(special.i1e),
+        "prims::spherical_bessel_j0 special_spherical_bessel_j0": of_floats(lambda x: rlx.sinc(x * (1 / math.pi))),
+        "prims::zeta special_zeta": _two(special.zeta),
+        "prims::igamma igamma": _two(special.gammainc),
+        "prims::igammac igammac": _two(special.gammaincc),
+        "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self": _two(special.xlogy),
+        "special_xlog1py special_xlog1py.other_scalar special_xlog1py.self_scalar": _two(special.xlog1py),
+    }
+)
+
+
+@aten("gcd", "prims::gcd")
+def gcd(a: Any, b: Any) -> Any:
+    """The greatest common divisor by Euclid's algorithm, for all elements until the last is done."""
+    a, b = rlx.broadcast_arrays(*(rlx.abs(v) for v in meet(a, b)))
+
+    def step(pair: Any) -> Any:
+        a, b = pair
+        is_done = b == 0
+        return rlx.where(is_done, a, b), rlx.where(is_done, 0, rlx.remainder(a, rlx.where(is_done, 1, b)))
+
+    return rlx.while_loop(lambda pair: rlx.any(pair[1] != 0), step, (a, b))[0]
+
+
+# ------------------------------------------------------------------------- comparisons, logic and bits
+
+
+_COMPARED = {
+    "eq": rlx.equal, "ne": rlx.not_equal, "lt": rlx.less, "le": rlx.less_equal,
+    "gt": rlx.greater, "ge": rlx.greater_equal,
+}  # fmt: skip
+rows({f"{name}.Tensor {name}.Scalar": lambda a, b, f=f: f(*meet(a, b)) for name, f in _COMPARED.items()})
+
+_LOGICAL = {"and": rlx.logical_and, "or": rlx.logical_or, "xor": rlx.logical_xor}
+_BITWISE = {"and": rlx.bitwise_and, "or": rlx.bitwise_or, "xor": rlx.bitwise_xor}
+
+
+for _name, _logical in _LOGICAL.items():
+    aten(f"logical_{_name}")(lambda a, b, f=_logical: f(truth(a), truth(b)))
+    _forms = (f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar", f"bitwise_{_name}.Scalar_Tensor")
+    aten(*_forms, f"__{_name}__.Tensor", f"__{_name}__.Scalar")(by_kind(_logical, _BITWISE[_name]))
+
+_LEFT = "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar __lshift__.Tensor"
+_RIGHT = "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar __rshift__.Tensor"
+rows(
+    {
+        _LEFT: lambda a, b: rlx.bitwise_left_shift(*meet(a, b)),
+        _RIGHT: lambda a, b: rlx.bitwise_right_shift(*meet(a, b)),
+        "where.self where.ScalarOther where.ScalarSelf where.Scalar": lambda condition, a, b: rlx.where(
+            truth(condition), *meet(a, b)
+        ),
+        "masked_fill.Scalar masked_fill.Tensor": lambda x, mask, value: rlx.where(mask, as_value(value, x.dtype), x),
+    }
+)

@@ -1,7 +1,8 @@
-"""Elements read and written at indices, and order: gathers, scatters, sorts."""
+"""Elements read and written at indices: gathers, scatters, embeddings."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ops import scatter_add
-from rlx_torch.aten.context import on_host, refuse
+from rlx_torch.aten.context import expect_unread, on_host, refuse
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value, is_complex, is_float
 from rlx_torch.aten.shapes import insert_window, window
@@ -40,13 +41,6 @@ def embedding_dense_backward(g: Any, indices: Any, count: Dim, padding_idx: int,
         rows_ = rows_ / rlx.expand_dims(times, axis=-1)
     rows_ = rlx.where(rlx.expand_dims(keep, axis=-1), rows_, rlx.zeros_like(rows_))
     return scatter_add(rows_, flat, count)
-
-
-@aten("index_select")
-def index_select(x: Any, dim: int, index: Any) -> Any:
-    if not x.ndim:
-        return x
-    return rlx.take(x, rlx.reshape(index, (-1,)), axis=dim)
 
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
@@ -130,17 +124,6 @@ def _counted(place: Any, size: Dim) -> Any:
     """An index counted from the front."""
     size = as_value(size, place.dtype)
     return rlx.where(rlx.less(place, as_value(0, place.dtype)), place + size, place)
-
-
-@aten("index_add")
-def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    source = source if alpha == 1 else source * as_value(alpha, source.dtype)
-    return _at_vector(x, dim, index, source, "add")
-
-
-@aten("index_copy")
-def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
-    return _at_vector(x, dim, index, source, "set")
 
 
 @aten("index_fill.int_Scalar", "index_fill.int_Tensor")
@@ -234,6 +217,14 @@ rows(
             x, dim, index, _filled(index, value, x.dtype), _SAME[reduce]
         ),
         "scatter_add": lambda x, dim, index, src: _put(x, dim, index, src, "add"),
+        "index_copy": lambda x, dim, index, source: _at_vector(x, dim, index, source, "set"),
+        "bincount": lambda x, weights=None, minlength=0: refuse(
+            "torch.zeros(n).scatter_add(0, x, ones), whose size is known"
+        ),
+        "index_select": lambda x, dim, index: x if not x.ndim else rlx.take(x, rlx.reshape(index, (-1,)), axis=dim),
+        "index_add": lambda x, dim, index, source, *, alpha=1: _at_vector(
+            x, dim, index, (source if alpha == 1 else source * as_value(alpha, source.dtype)), "add"
+        ),
     }
 )
 
@@ -293,6 +284,58 @@ def one_hot(x: Any, num_classes: int = -1) -> Any:
     return rlx.one_hot(x, num_classes, dtype=rlx.i64)
 
 
-@aten("bincount")
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
-    return refuse("torch.zeros(n).scatter_add(0, x, ones), whose size is known")
+# ---------------------------------------------------------------------------------- bags of embeddings
+
+
+@aten("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """Sums (mode 0), means (1) or largest (2) of rows of a table, one for each bag of indices from an offset to the next."""
+    bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
+    n = indices.shape[0]
+    starts = convert(offsets[:bags] if include_last_offset else offsets, rlx.i64)
+    begun = rlx.greater_equal(rlx.reshape(rlx.arange(n), (n, 1)), starts)
+    bag = rlx.sum(convert(begun, rlx.i64), axis=1) - 1
+    mask = rlx.not_equal(indices, as_value(padding_idx, indices.dtype))
+    result = rlx.take(weight, indices, axis=0)
+    if per_sample_weights is not None:
+        result = result * rlx.expand_dims(per_sample_weights, axis=-1)
+    lost = as_value(-math.inf if mode == 2 else 0, result.dtype)
+    result = rlx.where(rlx.expand_dims(mask, axis=-1), result, lost)
+    counts = scatter_add(convert(mask, result.dtype), bag, bags)
+    sizes = scatter_add(convert(mask, rlx.i64), bag, bags)
+    some = rlx.expand_dims(rlx.greater(counts, as_value(0, counts.dtype)), axis=-1)
+    if mode == 2:
+        expect_unread(3, instead="mode='mean' or 'sum' where a gradient is needed, or rlx.grad of the module")
+        start = rlx.broadcast_to(lost, (bags, weight.shape[1]))
+        y = rlx.where(some, rlx.scatter(start, bag, result, mode="max"), as_value(0, result.dtype))
+    else:
+        y = scatter_add(result, bag, bags)
+        if mode == 1:
+            y = y / rlx.expand_dims(rlx.maximum(counts, as_value(1, counts.dtype)), axis=-1)
+    return y, bag, sizes, rlx.zeros((bags,), dtype=rlx.i64)
+
+
+@aten("_embedding_bag_backward")
+def embedding_bag_backward(
+    g: Any, indices: Any, offsets: Any, bag: Any, sizes: Any, largest: Any, count: Any, scale_grad_by_freq: bool,
+    mode: int, sparse: bool, per_sample_weights: Any, padding_idx: int = -1,
+) -> Any:  # fmt: skip
+    if mode == 2 or scale_grad_by_freq:
+        refuse("mode='mean' or 'sum', without scale_grad_by_freq")
+    if mode == 1:
+        g = g / rlx.expand_dims(convert(rlx.maximum(sizes, as_value(1, sizes.dtype)), g.dtype), axis=-1)
+    rows_ = rlx.take(g, bag, axis=0)
+    if per_sample_weights is not None:
+        rows_ = rows_ * rlx.expand_dims(per_sample_weights, axis=-1)
+    mask = rlx.expand_dims(rlx.not_equal(indices, as_value(padding_idx, indices.dtype)), axis=-1)
+    return scatter_add(rlx.where(mask, rows_, as_value(0, g.dtype)), indices, count)

@@ -10,7 +10,7 @@ from rlx_core import nn
 from rlx_core.ir.dims import Dim, product
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value
-from rlx_torch.aten.table import aten
+from rlx_torch.aten.table import aten, rows
 
 __all__ = ["pulled"]
 
@@ -182,51 +182,29 @@ def batch_norm_functional(
     return y, result, rstd, _moved(x, mean, result, momentum), _moved(x, var, unbiased, momentum)
 
 
-@aten("_native_batch_norm_legit", "native_batch_norm")
-def batch_norm_legit(
-    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
-) -> Any:
-    if not training:
-        return batch_norm_eval(x, weight, bias, mean, var, momentum, eps)
-    return batch_norm_no_stats(x, weight, bias, training, momentum, eps)
-
-
 @aten("_native_batch_norm_legit.no_stats")
 def batch_norm_no_stats(x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
     y, mean, var = _trained(x, weight, bias, eps)
     return y, mean, rlx.rsqrt(var + eps)
 
 
-@aten("batch_norm")
-def batch_norm(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
-) -> Any:
-    return _trained(x, weight, bias, eps)[0] if training else _normalised(x, weight, bias, mean, var, eps)
-
-
-@aten("instance_norm")
-def instance_norm(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    var: Any,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
-) -> Any:
-    if not use_input_stats:
-        return _normalised(x, weight, bias, mean, var, eps)
-    return nn.group_norm(x, x.shape[1], weight, bias, eps=eps)
+rows(
+    {
+        "_native_batch_norm_legit native_batch_norm": lambda x, weight, bias, mean, var, training, momentum, eps: (
+            batch_norm_no_stats(x, weight, bias, training, momentum, eps)
+            if training
+            else batch_norm_eval(x, weight, bias, mean, var, momentum, eps)
+        ),
+        "batch_norm": lambda x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True: (
+            _trained(x, weight, bias, eps)[0] if training else _normalised(x, weight, bias, mean, var, eps)
+        ),
+        "instance_norm": lambda x, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled=True: (
+            nn.group_norm(x, x.shape[1], weight, bias, eps=eps)
+            if use_input_stats
+            else _normalised(x, weight, bias, mean, var, eps)
+        ),
+    }
+)
 
 
 @aten("native_batch_norm_backward")

@@ -1,10 +1,12 @@
-"""Sums, products, extremes and moments over axes, and what runs along one."""
+"""Sums, products, extremes, moments and norms over axes, running ones, and distances of rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 import rlx_core as rlx
 from rlx_core.ir.dims import product
@@ -31,21 +33,26 @@ def reduced(function: Any, x: Any, dim: Axes, keepdim: bool, **options: Any) -> 
     return function(x, axis=axes_of(x, dim), keepdims=keepdim, **options)
 
 
-@aten("sum", "sum.dim_IntList")
-def total(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return reduced(rlx.sum, convert(x, required), dim, keepdim, dtype=required)
+def _sum_dtype(x: Any, dtype: Any) -> Any:
+    """The dtype of sums and products: unchanged for floats and complex numbers, i64 for others."""
+    return dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+
+
+def _accumulated(function: Any) -> Any:
+    def accumulate(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        required = _sum_dtype(x, dtype)
+        return reduced(function, convert(x, required), dim, keepdim, dtype=required)
+
+    return accumulate
+
+
+total = _accumulated(rlx.sum)
+rows({"sum sum.dim_IntList": total, "prod prod.dim_int": _accumulated(rlx.prod)})
 
 
 @aten("mean", "mean.dim")
 def mean(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     return reduced(rlx.mean, convert(x, dtype or x.dtype), dim, keepdim)
-
-
-@aten("prod", "prod.dim_int")
-def prod(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return reduced(rlx.prod, convert(x, required), dim, keepdim, dtype=required)
 
 
 @aten("var.correction")
@@ -54,11 +61,6 @@ def variance(x: Any, dim: Axes = None, *, correction: float | None = None, keepd
         parts = (variance(f(x), dim, correction=correction, keepdim=keepdim) for f in (rlx.real, rlx.imag))
         return rlx.add(*parts)
     return reduced(rlx.var, x, dim, keepdim, correction=1.0 if correction is None else float(correction))
-
-
-@aten("var_mean.correction")
-def var_mean(x: Any, dim: Axes = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    return variance(x, dim, correction=correction, keepdim=keepdim), mean(x, dim, keepdim)
 
 
 rows(
@@ -79,6 +81,13 @@ rows(
         "min.dim": lambda x, dim, keepdim=False: _with_place(rlx.argmin, x, dim, keepdim),
         "argmax": lambda x, dim=None, keepdim=False: _place(rlx.argmax, x, dim, keepdim),
         "argmin": lambda x, dim=None, keepdim=False: _place(rlx.argmin, x, dim, keepdim),
+        "var_mean.correction": lambda x, dim=None, *, correction=None, keepdim=False: (
+            variance(x, dim, correction=correction, keepdim=keepdim),
+            mean(x, dim, keepdim),
+        ),
+        "logcumsumexp": lambda x, dim: _running(rlx.cumulative_logsumexp, x, dim),
+        "cummax": lambda x, dim: _cumulative_extreme(rlx.cumulative_max, x, dim),
+        "cummin": lambda x, dim: _cumulative_extreme(rlx.cumulative_min, x, dim),
     }
 )
 
@@ -121,31 +130,15 @@ def _running(function: Any, x: Any, dim: int, **options: Any) -> Any:
     return function(x, axis=dim, **options)
 
 
-@aten("cumsum")
-def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return _running(rlx.cumulative_sum, convert(x, required), dim, dtype=required)
+def _running_total(function: Any) -> Any:
+    def run(x: Any, dim: int, *, dtype: Any = None) -> Any:
+        required = _sum_dtype(x, dtype)
+        return _running(function, convert(x, required), dim, dtype=required)
+
+    return run
 
 
-@aten("cumprod")
-def cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return _running(rlx.cumulative_prod, convert(x, required), dim, dtype=required)
-
-
-@aten("logcumsumexp")
-def logcumsumexp(x: Any, dim: int) -> Any:
-    return _running(rlx.cumulative_logsumexp, x, dim)
-
-
-@aten("cummax")
-def cummax(x: Any, dim: int) -> Any:
-    return _cumulative_extreme(rlx.cumulative_max, x, dim)
-
-
-@aten("cummin")
-def cummin(x: Any, dim: int) -> Any:
-    return _cumulative_extreme(rlx.cumulative_min, x, dim)
+rows({"cumsum": _running_total(rlx.cumulative_sum), "cumprod": _running_total(rlx.cumulative_prod)})
 
 
 def _cumulative_extreme(function: Any, x: Any, dim: int) -> Any:
@@ -184,3 +177,44 @@ def vector_norm(x: Any, ord: float = 2, dim: Axes = None, keepdim: bool = False,
         return rlx.sqrt(total(x * x, dim, keepdim))
     powers = total(rlx.pow(rlx.abs(x), as_value(ord, x.dtype)), dim, keepdim)
     return rlx.pow(powers, as_value(1 / ord, x.dtype))
+
+
+# ----------------------------------------------------------------------------------- distances of rows
+
+
+def _norm_of(difference: Any, p: float, axis: int) -> Any:
+    size = rlx.abs(difference)
+    if p == 0:
+        return rlx.sum(convert(rlx.not_equal(difference, as_value(0, difference.dtype)), difference.dtype), axis=axis)
+    if p == math.inf:
+        return rlx.max(size, axis=axis)
+    if p == 1:
+        return rlx.sum(size, axis=axis)
+    if p == 2:
+        return rlx.sqrt(rlx.sum(size * size, axis=axis))
+    zero = rlx.equal(size, as_value(0, size.dtype))
+    powers = rlx.where(zero, as_value(0, size.dtype), rlx.pow(rlx.where(zero, as_value(1, size.dtype), size), p))
+    return rlx.pow(rlx.sum(powers, axis=axis), as_value(1 / p, size.dtype))
+
+
+@aten("_cdist_forward", "cdist", "_euclidean_dist")
+def cdist(a: Any, b: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:
+    """The p-norm of the difference of every row of `a` and every row of `b`."""
+    return _norm_of(rlx.expand_dims(a, axis=-2) - rlx.expand_dims(b, axis=-3), p, -1)
+
+
+@aten("_pdist_forward", "pdist")
+def pdist(x: Any, p: float = 2.0) -> Any:
+    """The p-norm of the difference of every two rows, the first before the second."""
+    if not isinstance(x.shape[0], int):
+        refuse("cdist, where the number of rows is a symbol")
+    first, second = np.triu_indices(x.shape[0], 1)
+    return _norm_of(rlx.take(x, first, axis=0) - rlx.take(x, second, axis=0), p, -1)
+
+
+rows(
+    {
+        "_cdist_backward": lambda g, a, b, p, found: rlx.vjp(lambda a: cdist(a, b, p), a)[1](g)[0],
+        "_pdist_backward": lambda g, x, p, found: rlx.vjp(lambda x: pdist(x, p), x)[1](g)[0],
+    }
+)

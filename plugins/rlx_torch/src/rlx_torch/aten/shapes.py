@@ -1,4 +1,4 @@
-"""The same elements in other places: reshaping, moving axes, cutting and joining."""
+"""The same elements in other places: reshaping, moving axes, cutting, joining and padding."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import rlx_core as rlx
 from rlx_core.ir.dims import Dim, holds
 from rlx_torch.aten.context import expect, here, refuse
 from rlx_torch.aten.elementwise import convert
+from rlx_torch.aten.normalization import pulled
 from rlx_torch.aten.promotion import as_value, meet
 from rlx_torch.aten.table import aten, rows
 
@@ -25,31 +26,11 @@ def at(axis: int, index: Any) -> tuple[Any, ...]:
     return (*[slice(None)] * axis, index)
 
 
-@aten("view", "reshape", "_unsafe_view", "view_copy", "_reshape_alias", "reshape_copy")
-def reshape(x: Any, shape: Sequence[Dim], *strides: Any) -> Any:
-    return rlx.reshape(x, tuple(shape))
-
-
-@aten("view_as", "reshape_as")
-def view_as(x: Any, other: Any) -> Any:
-    return rlx.reshape(x, other.shape)
-
-
 @aten("expand", "expand_copy")
 def expand(x: Any, shape: Sequence[Dim], *, implicit: bool = False) -> Any:
     more = len(shape) - x.ndim
     sizes = [x.shape[i - more] if isinstance(size, int) and size == -1 else size for i, size in enumerate(shape)]
     return rlx.broadcast_to(x, tuple(sizes))
-
-
-@aten("expand_as")
-def expand_as(x: Any, other: Any) -> Any:
-    return rlx.broadcast_to(x, other.shape)
-
-
-@aten("permute", "permute_copy")
-def permute(x: Any, dims: Sequence[int]) -> Any:
-    return rlx.permute_dims(x, tuple(d % x.ndim for d in dims)) if x.ndim else x
 
 
 @aten("transpose.int", "transpose_copy.int")
@@ -77,6 +58,14 @@ rows(
         "flatten.using_ints": lambda x, start_dim=0, end_dim=-1: _flatten(x, start_dim, end_dim),
         "ravel": lambda x: rlx.reshape(x, (-1,)),
         "unfold": lambda x, dim, size, step: _windows(x, dim, size, step),
+        "view reshape _unsafe_view view_copy _reshape_alias reshape_copy": lambda x, shape, *strides: rlx.reshape(
+            x, tuple(shape)
+        ),
+        "view_as reshape_as": lambda x, other: rlx.reshape(x, other.shape),
+        "expand_as": lambda x, other: rlx.broadcast_to(x, other.shape),
+        "permute permute_copy": lambda x, dims: rlx.permute_dims(x, tuple(d % x.ndim for d in dims)) if x.ndim else x,
+        "select.int select_copy.int": lambda x, dim, index: x[at(dim % x.ndim, index)],
+        "unbind.int unbind_copy.int": lambda x, dim=0: list(rlx.unstack(x, axis=dim % x.ndim)),
     }
 )
 
@@ -128,11 +117,6 @@ def narrow(x: Any, dim: int, start: Any, length: Dim) -> Any:
     return slice_(x, dim, start, start + length)
 
 
-@aten("select.int", "select_copy.int")
-def select(x: Any, dim: int, index: Any) -> Any:
-    return x[at(dim % x.ndim, index)]
-
-
 @aten("split_with_sizes", "split_with_sizes_copy", "split.sizes")
 def split_with_sizes(x: Any, sizes: Sequence[Dim], dim: int = 0) -> list[Any]:
     result, start = [], 0
@@ -157,11 +141,6 @@ def chunk(x: Any, chunks: int, dim: int = 0) -> list[Any]:
         expect("divides", chunks, n)
         return split_with_sizes(x, [n // chunks] * chunks, dim)
     return split(x, -(-n // chunks) or 1, dim)
-
-
-@aten("unbind.int", "unbind_copy.int")
-def unbind(x: Any, dim: int = 0) -> list[Any]:
-    return list(rlx.unstack(x, axis=dim % x.ndim))
 
 
 @aten("repeat")
@@ -210,11 +189,6 @@ def diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: 
     return rlx.moveaxis(set_diagonal(transposed, source, offset), (-2, -1), (dim1 % x.ndim, dim2 % x.ndim))
 
 
-@aten("diagonal_backward")
-def diagonal_backward(g: Any, sizes: Sequence[Dim], offset: int, dim1: int, dim2: int) -> Any:
-    return diagonal_scatter(rlx.zeros(tuple(sizes), dtype=g.dtype), g, offset, dim1, dim2)
-
-
 def set_diagonal(x: Any, diagonal: Any, offset: int) -> Any:
     """`x` with a diagonal of each matrix replaced."""
     rows_, columns = rlx.arange(x.shape[-2]), rlx.arange(x.shape[-1])
@@ -261,11 +235,6 @@ def slice_scatter(x: Any, source: Any, dim: int = 0, start: Any = None, end: Dim
     return rlx.scatter(x, places, rlx.broadcast_to(convert(source, x.dtype), source.shape), axis=dim)
 
 
-@aten("slice_backward")
-def slice_backward(g: Any, sizes: Sequence[Dim], dim: int, start: Any, end: Dim, step: int) -> Any:
-    return slice_scatter(rlx.zeros(tuple(sizes), dtype=g.dtype), g, dim, start, end, step)
-
-
 @aten("select_scatter")
 def select_scatter(x: Any, source: Any, dim: int, index: Any) -> Any:
     dim %= x.ndim
@@ -274,6 +243,53 @@ def select_scatter(x: Any, source: Any, dim: int, index: Any) -> Any:
     return rlx.where(here_, rlx.expand_dims(convert(source, x.dtype), axis=dim), x)
 
 
-@aten("select_backward")
-def select_backward(g: Any, sizes: Sequence[Dim], dim: int, index: Any) -> Any:
-    return select_scatter(rlx.zeros(tuple(sizes), dtype=g.dtype), g, dim, index)
+rows(
+    {
+        "diagonal_backward": lambda g, sizes, offset, dim1, dim2: diagonal_scatter(
+            rlx.zeros(tuple(sizes), dtype=g.dtype), g, offset, dim1, dim2
+        ),
+        "slice_backward": lambda g, sizes, dim, start, end, step: slice_scatter(
+            rlx.zeros(tuple(sizes), dtype=g.dtype), g, dim, start, end, step
+        ),
+        "select_backward": lambda g, sizes, dim, index: select_scatter(
+            rlx.zeros(tuple(sizes), dtype=g.dtype), g, dim, index
+        ),
+    }
+)
+
+
+# --------------------------------------------------------------------------------------------- padding
+
+
+def pad_ends(x: Any, pad: Sequence[Any], mode: Any = "constant", value: Any = 0) -> Any:
+    """`x` with cells around it, given from the last axis on, as torch gives them."""
+    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    widths = [*[(0, 0)] * (x.ndim - len(pairs)), *reversed(pairs)]
+    if mode == "constant":
+        return rlx.pad(x, widths, mode="constant", constant_values=as_value(value, x.dtype))
+    return rlx.pad(x, widths, mode=mode)
+
+
+rows(
+    {
+        "constant_pad_nd": lambda x, pad, value=0: pad_ends(x, pad, value=value),
+        "reflection_pad1d reflection_pad2d reflection_pad3d": lambda x, pad: pad_ends(x, pad, "reflect"),
+        "replication_pad1d replication_pad2d replication_pad3d": lambda x, pad: pad_ends(x, pad, "edge"),
+    }
+)
+
+
+def _pad_backward(mode: str) -> Any:
+    return lambda g, x, pad: pulled(lambda x: pad_ends(x, pad, mode), g, (x,))[0]
+
+
+for _axes in (1, 2, 3):
+    aten(f"reflection_pad{_axes}d_backward")(_pad_backward("reflect"))
+    aten(f"replication_pad{_axes}d_backward")(_pad_backward("edge"))
+
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@aten("pad")
+def pad(x: Any, pad: Sequence[Dim], mode: str = "constant", value: float | None = None) -> Any:
+    return pad_ends(x, pad, _MODES[mode], value or 0)

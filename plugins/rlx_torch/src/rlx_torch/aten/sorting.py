@@ -9,7 +9,7 @@ from rlx_core.ir.dims import Dim, holds
 from rlx_torch.aten.context import refuse
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import is_float
-from rlx_torch.aten.table import aten
+from rlx_torch.aten.table import aten, rows
 
 
 @aten("sort")
@@ -19,16 +19,6 @@ def sort(x: Any, dim: int = -1, descending: bool = False) -> Any:
     numbers = convert(x, rlx.u8) if x.dtype == rlx.bool_ else x
     places = convert(rlx.argsort(numbers, axis=dim, descending=descending, stable=True), rlx.i64)
     return rlx.take_along_axis(x, places, axis=dim), places
-
-
-@aten("sort.stable")
-def sort_stable(x: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-    return sort(x, dim, descending)
-
-
-@aten("argsort", "argsort.stable")
-def argsort(x: Any, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
-    return sort(x, dim, descending)[1]
 
 
 @aten("topk")
@@ -67,11 +57,6 @@ def median(x: Any, dim: int, keepdim: bool = False) -> Any:
     return (values, places) if keepdim else (rlx.squeeze(values, axis=axis), rlx.squeeze(places, axis=axis))
 
 
-@aten("median")
-def median_of_all(x: Any) -> Any:
-    return median(rlx.reshape(x, (-1,)), 0)[0]
-
-
 @aten("nanmedian.dim")
 def nanmedian(x: Any, dim: int, keepdim: bool = False) -> Any:
     """The lower median of the elements that are not NaN, which sorting puts last; NaN if all are NaN."""
@@ -83,11 +68,6 @@ def nanmedian(x: Any, dim: int, keepdim: bool = False) -> Any:
     middle = rlx.floor_divide(rlx.maximum(count, 1) - 1, 2)
     result = tuple(rlx.take_along_axis(each, middle, axis=axis) for each in (values, places))
     return result if keepdim else tuple(rlx.squeeze(each, axis=axis) for each in result)
-
-
-@aten("nanmedian")
-def nanmedian_of_all(x: Any) -> Any:
-    return nanmedian(rlx.reshape(x, (-1,)), 0)[0]
 
 
 @aten("histc")
@@ -125,6 +105,14 @@ def searchsorted(
     return rlx.sum(convert(smaller, dtype), axis=-1, dtype=dtype)
 
 
-@aten("bucketize.Tensor")
-def bucketize(values: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
-    return searchsorted(boundaries, values, out_int32=out_int32, right=right)
+rows(
+    {
+        "sort.stable": lambda x, *, stable=None, dim=-1, descending=False: sort(x, dim, descending),
+        "argsort argsort.stable": lambda x, dim=-1, descending=False, *, stable=False: sort(x, dim, descending)[1],
+        "median": lambda x: median(rlx.reshape(x, (-1,)), 0)[0],
+        "nanmedian": lambda x: nanmedian(rlx.reshape(x, (-1,)), 0)[0],
+        "bucketize.Tensor": lambda values, boundaries, *, out_int32=False, right=False: searchsorted(
+            boundaries, values, out_int32=out_int32, right=right
+        ),
+    }
+)

@@ -6,10 +6,11 @@ format) are removed before, and torch's dtypes are converted to rlx's. Python's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from rlx_core.importing.table import Handler, HandlerTable
+from rlx_core.importing.table import Handler, HandlerTable, register_rows
 from rlx_core.system.records import frozen
 
 __all__ = ["TABLE", "AtenHandler", "aten", "rows"]
@@ -45,7 +46,5 @@ def aten(*overloads: str, draws: bool = False) -> Callable[[F], F]:
     return TABLE.register(*(each if "." in each else f"{each}.default" for each in overloads), draws=draws)
 
 
-def rows(handlers: Mapping[str, Callable[..., Any]]) -> None:
-    """Register handlers that are one expression each; a key may list several overloads."""
-    for overloads, function in handlers.items():
-        aten(*overloads.split())(function)
+rows: Final = partial(register_rows, aten)
+"""Registers handlers of one expression each: overloads → function."""

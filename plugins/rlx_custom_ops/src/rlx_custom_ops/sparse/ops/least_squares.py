@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from attrs import evolve
 
+import rlx_core as rlx
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
-from rlx_core.ops import (
-    ZERO,
-    Dim,
-    Op,
-    Rejected,
-    Sample,
-    TensorType,
-    Value,
-    Zero,
-    broadcast_to,
-    concat,
-    define_op,
-    expand_dims,
-    field,
-    promoted,
-    squeeze,
-)
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, field, promoted
+from rlx_custom_ops.ops.matrices import free_leading_axes
+from rlx_custom_ops.ops.samples import anything
 from rlx_custom_ops.sparse.csr import Csr
 from rlx_custom_ops.sparse.ops.solve import at_least, conjugated, expect_inside, expect_system, product, sampled
 
@@ -59,7 +46,6 @@ class Lsqr(Op):
         derivatives: Golub & Pereyra 1973, "The differentiation of pseudo-inverses", equation 4.12.
     """
 
-    category: ClassVar = "boundary"
     m: int = field(validator=at_least(0))
     n: int = field(validator=at_least(0))
     rtol: float | None = field(default=None, validator=at_least(0))
@@ -116,10 +102,7 @@ class Lsqr(Op):
         beyond = product(*moved, adjoint(*mirrored, y), self.n)
         return self(data, rows, columns, right - product(data, rows, columns, beyond, self.m)) + beyond
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return self(
-            *(v if has_batch else broadcast_to(v, (size, *v.shape)) for v, has_batch in zip(x, is_batched, strict=True))
-        )
+    batch = free_leading_axes
 
     def cost(self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType) -> Dim:
         return 40 * data.size * b.shape[-1]  # of an iteration that takes 10 steps
@@ -158,17 +141,13 @@ def sample(dtype: str, leading: tuple[int, ...], m: int, n: int, k: int, **setti
 def maker(
     leading: tuple[int, ...], m: int, n: int, k: int, e: int, is_complex: bool
 ) -> Callable[[np.random.Generator], list[np.ndarray]]:
-    def numbers(rng: np.random.Generator, *shape: int) -> np.ndarray:
-        drawn = rng.uniform(-1, 1, shape)
-        return drawn + 1j * rng.uniform(-1, 1, shape) if is_complex else drawn
-
     def make(rng: np.random.Generator) -> list[np.ndarray]:
         least = min(m, n)
         rows, columns = (rng.integers(0, max(size, 1), (*leading, e)).astype(np.int32) for size in (m, n))
-        data = numbers(rng, *leading, e)
+        data = anything(rng, (*leading, e), is_complex)
         rows[..., :least], columns[..., :least] = np.arange(least), np.arange(least)
         data[..., :least] += 3
-        return [data, rows, columns, numbers(rng, *leading, m, k)]
+        return [data, rows, columns, anything(rng, (*leading, m, k), is_complex)]
 
     return make
 
@@ -202,17 +181,17 @@ def lsqr(
         if tuple(start.shape) != (n, *b.shape[1:]):
             raise ShapeError(f"sparse.lsqr: x0 must be {[n, *b.shape[1:]]}, not {list(start.shape)}")
         b = b - a @ start
-    right = b if b.ndim == 2 else expand_dims(b, -1)
+    right = b if b.ndim == 2 else rlx.expand_dims(b, -1)
     data, rows, columns = a.data, a.pattern.rows, a.pattern.columns
     if damp:  # rows below the matrix, so that derivatives know of them
         more = np.arange(n)
-        data = concat([data, np.full(n, damp, data.dtype.numpy if isinstance(data, Value) else data.dtype)])
+        data = rlx.concat([data, np.full(n, damp, data.dtype.numpy if isinstance(data, Value) else data.dtype)])
         rows, columns = np.concatenate([rows, m + more]), np.concatenate([columns, more])
-        right = concat(
+        right = rlx.concat(
             [right, np.zeros((n, right.shape[1]), right.dtype.numpy if isinstance(right, Value) else right.dtype)]
         )
     x = Lsqr(m + n if damp else m, n, rtol, maxiter)(data, rows, columns, right)
-    x = x if b.ndim == 2 else squeeze(x, axis=-1)
+    x = x if b.ndim == 2 else rlx.squeeze(x, axis=-1)
     return x if x0 is None else start + x
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.ops import Sample
+from rlx_custom_ops.ops.samples import anything
 
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"method": "lu"},
@@ -53,16 +54,12 @@ def sample(dtype: str, leading: tuple[int, ...], n: int, k: int, *, begun: bool 
 def maker(
     leading: tuple[int, ...], n: int, k: int, e: int, is_complex: bool, is_hermitian: bool, sides: int = 1
 ) -> Callable[[np.random.Generator], list[np.ndarray]]:
-    def numbers(rng: np.random.Generator, *shape: int) -> np.ndarray:
-        drawn = rng.uniform(-1, 1, shape)
-        return drawn + 1j * rng.uniform(-1, 1, shape) if is_complex else drawn
-
     def make(rng: np.random.Generator) -> list[np.ndarray]:
         rows, columns = np.empty((*leading, e), np.int32), np.empty((*leading, e), np.int32)
         data = np.empty((*leading, e), complex if is_complex else float)
         diagonal = np.arange(n)
         for index in np.ndindex(leading):
-            values = numbers(rng, e)
+            values = anything(rng, (e,), is_complex)
             if is_hermitian:  # the diagonal, n places above it, and their mirrors
                 above = diagonal, (diagonal + 1) % max(n, 1)
                 rows[index] = np.concatenate([diagonal, above[0], above[1]])
@@ -75,6 +72,6 @@ def maker(
                 rows[index][-1:], columns[index][-1:] = rows[index][-2:-1], columns[index][-2:-1]
                 values[:n] += 4
             data[index] = values
-        return [data, rows, columns, *(numbers(rng, *leading, n, k) for _ in range(sides))]
+        return [data, rows, columns, *(anything(rng, (*leading, n, k), is_complex) for _ in range(sides))]
 
     return make

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from attrs import Attribute
 
-from rlx_core import c64, c128, f32, f64
+import rlx_core as rlx
 from rlx_core.errors import ConfigError, DtypeError, IndexRangeError, ShapeError
 from rlx_core.ops import (
     ZERO,
@@ -20,22 +20,14 @@ from rlx_core.ops import (
     TensorType,
     Value,
     Zero,
-    astype,
-    broadcast_to,
-    conjugate,
     define_op,
-    expand_dims,
     expect_dtype,
     expect_rank,
     expect_shape,
     field,
     gather,
-    permute_dims,
     promoted,
-    reshape,
     scatter_add,
-    squeeze,
-    sum,
 )
 from rlx_custom_ops.sparse.csr import Csr
 from rlx_custom_ops.sparse.ops.samples import systems
@@ -47,7 +39,7 @@ Preconditioner = Literal["none", "jacobi", "ilu"]
 
 HERMITIAN: Final = ("cholesky", "cg")
 DIRECT: Final = ("lu", "cholesky")
-DTYPES: Final = (f32, f64, c64, c128)
+DTYPES: Final = (rlx.f32, rlx.f64, rlx.c64, rlx.c128)
 
 
 def at_least(least: int) -> Any:
@@ -114,7 +106,6 @@ class SparseSolve(Op):
         results", section 2.3.1, at the places of the elements.
     """
 
-    category: ClassVar = "boundary"
     method: Method = "lu"
     preconditioner: Preconditioner = "none"
     rtol: float | None = field(default=None, validator=at_least(0))
@@ -134,7 +125,7 @@ class SparseSolve(Op):
     ) -> tuple[Value | None, ...]:
         data_too, b_too = promoted(data, b)
         assert b_too is not None, "promotion keeps what is there"
-        start = None if x0 is None else astype(x0, b_too.dtype)  # which the result does not depend on
+        start: Any = None if x0 is None else rlx.astype(x0, b_too.dtype)  # which the result does not depend on
         return data_too, rows, columns, b_too, start
 
     def infer(
@@ -212,17 +203,17 @@ class SparseSolve(Op):
             moved = 0.5 * (moved + product(conjugated(t[0]), columns, rows, y))
         return self(data, rows, columns, -moved if isinstance(t[3], Zero) else t[3] - moved)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
         data, rows, columns = x[:3]
         operands = [(v, has_batch) for v, has_batch in zip(x, is_batched, strict=True) if v is not None]
-        batched = [v if has_batch else broadcast_to(v, (size, *v.shape)) for v, has_batch in operands]
+        batched = [v if has_batch else rlx.broadcast_to(v, (size, *v.shape)) for v, has_batch in operands]
         if any(is_batched[:3]) or data.ndim > 1:
             return self(*batched)
         # One matrix for many right sides is factorised once, their columns side by side.
-        sides = [permute_dims(v, (1, 0, 2)) for v in batched[3:]]
+        sides = [rlx.permute_dims(v, (1, 0, 2)) for v in batched[3:]]
         n, _, k = sides[0].shape
-        solved = self(data, rows, columns, *(reshape(v, (n, size * k)) for v in sides))
-        return permute_dims(reshape(solved, (n, size, k)), (1, 0, 2))
+        solved = self(data, rows, columns, *(rlx.reshape(v, (n, size * k)) for v in sides))
+        return rlx.permute_dims(rlx.reshape(solved, (n, size, k)), (1, 0, 2))
 
     def cost(
         self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType, x0: TensorType | None = None
@@ -261,7 +252,7 @@ def expect_inside(name: str, places: np.ndarray, size: int) -> np.ndarray:
 
 
 def conjugated(x: Any) -> Any:
-    return conjugate(x) if x.dtype.is_complex else x
+    return rlx.conjugate(x) if x.dtype.is_complex else x
 
 
 def along_rows(x: Value, places: Value) -> Value:
@@ -272,13 +263,13 @@ def along_rows(x: Value, places: Value) -> Value:
 
 def sampled(rows: Value, columns: Value, u: Value, v: Value) -> Any:
     """The elements of u vᴴ at places of a matrix."""
-    return sum(along_rows(u, rows) * conjugated(along_rows(v, columns)), axis=-1)
+    return rlx.sum(along_rows(u, rows) * conjugated(along_rows(v, columns)), axis=-1)
 
 
 def product(data: Value, rows: Value, columns: Value, x: Value, size: Dim | None = None) -> Any:
     """Return the sparse matrix times x; it has `size` rows, by default as many rows as columns."""
     leading = x.ndim - 2
-    products = expand_dims(data, -1) * along_rows(x, columns)
+    products = rlx.expand_dims(data, -1) * along_rows(x, columns)
     return scatter_add(
         products, rows, axis=leading, batch_dims=leading, size=x.shape[leading] if size is None else size
     )
@@ -316,9 +307,9 @@ def solve(
         sides.append(x0 if isinstance(x0, Value) else np.asarray(x0))
         if tuple(sides[1].shape) != tuple(b.shape):
             raise ShapeError(f"sparse.solve: x0 must be {list(b.shape)}, as b is, not {list(sides[1].shape)}")
-    columns = (v if b.ndim == 2 else expand_dims(v, -1) for v in sides)
+    columns = (v if b.ndim == 2 else rlx.expand_dims(v, -1) for v in sides)
     x = op(a.data, a.pattern.rows, a.pattern.columns, *columns)
-    return x if b.ndim == 2 else squeeze(x, axis=-1)
+    return x if b.ndim == 2 else rlx.squeeze(x, axis=-1)
 
 
 def cg(a: Csr, b: Any, x0: Any = None, *, preconditioner: Preconditioner = "none", **settings: Any) -> Any:

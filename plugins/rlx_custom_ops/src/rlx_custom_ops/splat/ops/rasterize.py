@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from attrs import Attribute
@@ -20,13 +20,13 @@ from rlx_core.ops import (
     TensorType,
     Value,
     Zero,
-    broadcast_to,
     define_op,
     expect_dtype,
     expect_rank,
     expect_shape,
     field,
 )
+from rlx_custom_ops.ops.matrices import free_leading_axes
 from rlx_custom_ops.splat.ops import dense
 
 __rlx_library__ = True
@@ -66,11 +66,6 @@ def expect_splats(
         expect_dtype(name, part, (centres.dtype,))
 
 
-def sets_in_front(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-    """The batching rule: a new axis is one more axis of sets of splats."""
-    return op(*(v if b else broadcast_to(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)))
-
-
 def tiles() -> Any:
     return importlib.import_module("rlx_custom_ops.splat.tiles")  # which knows the ops' meaning
 
@@ -98,7 +93,6 @@ class Rasterize(Op):
         appendix C.
     """
 
-    category: ClassVar = "boundary"
     width: int = field(validator=at_least_one)
     height: int = field(validator=at_least_one)
     alpha_cutoff: float = field(default=1 / 255, validator=fraction)
@@ -127,12 +121,11 @@ class Rasterize(Op):
     def vjp(
         self, g: Value, centres: Value, conics: Value, radii: Value, opacities: Value, colors: Value, *, y: Value
     ) -> tuple[Value | Zero, ...]:
-        back = RasterizeBackward(self.width, self.height, self.alpha_cutoff, self.transmittance_threshold)
-        cotangents: Any = back(g, centres, conics, radii, opacities, colors)
+        cotangents: Any = RasterizeBackward(**self.attributes())(g, centres, conics, radii, opacities, colors)
         d_centres, d_conics, d_opacities, d_colors = cotangents
         return d_centres, d_conics, ZERO, d_opacities, d_colors
 
-    batch = sets_in_front
+    batch = free_leading_axes
 
     def cost(self, centres: TensorType, *others: TensorType) -> Dim:
         return 30 * self.width * self.height * centres.size
@@ -166,7 +159,6 @@ class RasterizeBackward(Op):
         colors: [..., n, 3]    ->    those of centres, conics, opacities, colors
     """
 
-    category: ClassVar = "boundary"
     width: int = field(validator=at_least_one)
     height: int = field(validator=at_least_one)
     alpha_cutoff: float = field(default=1 / 255, validator=fraction)
@@ -203,7 +195,7 @@ class RasterizeBackward(Op):
             out = tuple(part[index] for part in cotangents)
             tiles().backward(self, out, g[index], *(part[index] for part in splats))
 
-    batch = sets_in_front
+    batch = free_leading_axes
 
     def cost(self, g: TensorType, centres: TensorType, *others: TensorType) -> Dim:
         return 60 * self.width * self.height * centres.size

@@ -68,12 +68,8 @@ class RwkvLayer:
     ) -> tuple[Any, tuple[Any, Any]]:
         """Return f32[batch, length, hidden_size], with the last features and the sums after the last token."""
         inputs = rlx.concat([last, x], axis=1)
-        key, value, receptance = (
-            linear(
-                parameters, f"{prefix}.{part}", token_shift(parameters, f"{prefix}.time_mix_{part}", x, inputs[:, :-1])
-            )
-            for part in ("key", "value", "receptance")
-        )
+        parts = ("key", "value", "receptance")
+        key, value, receptance = (shifted(parameters, prefix, part, x, inputs[:, :-1]) for part in parts)
         decay, bonus = -rlx.exp(parameters[f"{prefix}.time_decay"]), parameters[f"{prefix}.time_first"]
         means, new_sums = running_means(decay, bonus, key, value, sums, mask)
         y = linear(parameters, f"{prefix}.output", rlx.sigmoid(receptance) * means)
@@ -82,20 +78,16 @@ class RwkvLayer:
     def channel_mixing(self, parameters: Parameters, prefix: str, x: Any, last: Any) -> tuple[Any, Any]:
         """Return f32[batch, length, hidden_size], and the last features."""
         inputs = rlx.concat([last, x], axis=1)
-        key, receptance = (
-            linear(
-                parameters, f"{prefix}.{part}", token_shift(parameters, f"{prefix}.time_mix_{part}", x, inputs[:, :-1])
-            )
-            for part in ("key", "receptance")
-        )
+        parts = ("key", "receptance")
+        key, receptance = (shifted(parameters, prefix, part, x, inputs[:, :-1]) for part in parts)
         y = linear(parameters, f"{prefix}.value", rlx.relu(key) ** 2)
         return rlx.sigmoid(receptance) * y, inputs[:, -1:]
 
 
-def token_shift(parameters: Parameters, name: str, x: Any, previous: Any) -> Any:
-    """Return features mixed with those of the token before."""
-    share = parameters[name]
-    return x * share + previous * (1.0 - share)
+def shifted(parameters: Parameters, prefix: str, part: str, x: Any, previous: Any) -> Any:
+    """Return the linear layer `part` of features mixed with those of the token before (token shift)."""
+    share = parameters[f"{prefix}.time_mix_{part}"]
+    return linear(parameters, f"{prefix}.{part}", x * share + previous * (1.0 - share))
 
 
 def running_means(decay: Any, bonus: Any, key: Any, value: Any, sums: Any, mask: Any) -> tuple[Any, Any]:

@@ -10,11 +10,11 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dims import product
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.contributed.operations import MICROSOFT
-from rlx_onnx.handlers.pooling import average_pool
 from rlx_onnx.handlers.quantised import dynamic_quantize, matmul_integer, rounded
 from rlx_onnx.handlers.recurrent import Product, lstm_by
+from rlx_onnx.handlers.windows import average_pool
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 
 
 def _real(x: Any, scale: Any, zero: Any) -> Any:
@@ -82,20 +82,14 @@ def of_two(
     return _integers(function(_real(a, a_scale, a_zero), _real(b, b_scale, b_zero)), y_scale, y_zero, a)
 
 
-@handles("QLinearWhere", domain=MICROSOFT)
-def where(
-    node: OnnxNode,
-    at: Any,
-    a: Any,
-    a_scale: Any,
-    a_zero: Any,
-    b: Any,
-    b_scale: Any,
-    b_zero: Any,
-    y_scale: Any,
-    y_zero: Any,
-) -> Any:
-    return _integers(rlx.where(at, _real(a, a_scale, a_zero), _real(b, b_scale, b_zero)), y_scale, y_zero, a)
+rows(
+    {
+        "QLinearWhere": lambda node, at, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero: _integers(
+            rlx.where(at, _real(a, a_scale, a_zero), _real(b, b_scale, b_zero)), y_scale, y_zero, a
+        )
+    },
+    domain=MICROSOFT,
+)
 
 
 @handles("QLinearConcat", domain=MICROSOFT)

@@ -1,4 +1,4 @@
-"""Steps of optimisers, which ONNX has as operations of training: updated tensors first, then their states."""
+"""Losses of classes, and steps of optimisers: updated tensors first, then their states."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
+from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.table import handles, rows
 
 TRAINING = "ai.onnx.preview.training"
 
@@ -62,3 +63,33 @@ def momentum(node: OnnxNode, rate: Any, step: Any, *tensors: Any) -> Any:
         v = alpha * v + share * g
         rows.append((x - rate * (g + alpha * v if nesterov else v), v))
     return _results(rows)
+
+
+# ---------------------------------------------------------------------------------------------- losses
+
+
+def _loss(node: OnnxNode, log_p: Any, labels: Any, weight: Any) -> Any:
+    """-weight · log p of each label, added up, averaged by the weights, or as it is."""
+    ignored = node.get("ignore_index")
+    is_counted = None if ignored is None else labels != ignored
+    safe = labels if is_counted is None else rlx.where(is_counted, labels, rlx.zeros_like(labels))
+    dtype = dtype_of(log_p.dtype)
+    chosen = -rlx.squeeze(rlx.take_along_axis(log_p, rlx.expand_dims(safe, axis=1), axis=1), axis=1)
+    scale = rlx.ones(labels.shape, dtype=dtype) if weight is None else rlx.take(weight, safe, axis=0)
+    if is_counted is not None:
+        scale = rlx.where(is_counted, scale, rlx.zeros_like(scale))
+    loss = chosen * scale
+    how = node.choice("reduction", "mean", "sum", "none")
+    if how == "none":
+        return loss
+    return rlx.sum(loss) if how == "sum" else rlx.sum(loss) / rlx.sum(scale)
+
+
+rows({"NegativeLogLikelihoodLoss": lambda node, log_p, labels, weight=None: _loss(node, log_p, labels, weight)})
+
+
+@handles("SoftmaxCrossEntropyLoss")
+def softmax_cross_entropy(node: OnnxNode, scores: Any, labels: Any, weight: Any = None) -> Any:
+    log_p = rlx.log_softmax(scores, axis=1)
+    loss = _loss(node, log_p, labels, weight)
+    return (loss, log_p) if node.count > 1 else loss
