@@ -25,7 +25,7 @@ class Claim:
     """A plugin's claim to one name of one kind, with its record.
 
     Attributes:
-        given: The record as the plugin gave it; in `record` its plugin may have been put into its name.
+        original: The record as the plugin gave it; in `record` its plugin may have been put into its name.
     """
 
     kind: str
@@ -33,14 +33,14 @@ class Claim:
     record: Contribution
     entry: PluginEntry
     provenance: Provenance
-    given: Contribution
+    original: Contribution
 
     @property
     def digest(self) -> str:
         """Digest of the record as the plugin returned it; computed lazily, because reading an array file or a package does not
         need it.
         """
-        return record_digest(self.given, self.entry)
+        return record_digest(self.original, self.entry)
 
 
 @frozen
@@ -111,7 +111,7 @@ def claims_of(entry: PluginEntry, hook: str, kind: str, function: Hook, file: st
         if entry.origin is not PluginOrigin.BUILTIN:
             # raises for a record that cannot be hashed, while that is still its plugin's fault alone
             record_digest(record, entry)
-        yield Claim(kind, record.name, record, entry, provenance, given=record)
+        yield Claim(kind, record.name, record, entry, provenance, original=record)
 
 
 def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:

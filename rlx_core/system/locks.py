@@ -303,7 +303,7 @@ def _end(me: int) -> None:
 
 
 def _awaited_by(thread: int) -> Iterator[int]:
-    """Yield the owner of the object that a thread waits for, the owner of what that thread waits for, and so on."""
+    """Yield the owner of the object that a thread waits for, then the owner of the object that that one waits for, etc."""
     seen = {thread}
     while (waited := _waits.get(thread)) is not None:
         owner = waited.owner
