@@ -11,9 +11,24 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "SPELLINGS", "absent", "found_at", "lazy_names", "place_of"]
+__all__ = [
+    "CORE",
+    "FUNCTIONS",
+    "OPERATORS",
+    "PLUGIN_KIT",
+    "SPELLINGS",
+    "LazyTable",
+    "absent",
+    "found_at",
+    "lazy_modules",
+    "lazy_names",
+    "place_of",
+]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def _table(rows: Mapping[str, str]) -> dict[str, str]:
@@ -86,6 +101,29 @@ FUNCTIONS = _table(
 )
 """Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once. `CORE` has those of
 the same names that `rlx_core` offers instead."""
+
+OPERATORS = _table(
+    {
+        "rlx_core.ops.arithmetic": "abs add divide floor_divide multiply negative pow remainder subtract",
+        "rlx_core.ops.bitwise": (
+            "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
+        ),
+        "rlx_core.ops.comparison": "equal greater greater_equal less less_equal not_equal",
+        "rlx_core.ops.array_elementwise": "clip conj imag positive real round",
+        "rlx_core.ops.array_search": "argmax argmin argsort take",
+        "rlx_core.ops.array_shapes": "permute_dims repeat reshape squeeze swapaxes",
+        "rlx_core.ops.array_statistics": ("all any cumulative_prod cumulative_sum max mean min prod std sum var"),
+        "rlx_core.ops.array_info": "array_namespace",
+        "rlx_core.ops.at": "at",
+        "rlx_core.ops.creation": "dim_value",
+        "rlx_core.ops.device": "to_device",
+        "rlx_core.ops.getitem": "getitem",
+        "rlx_core.ops.linalg": "matmul",
+        "rlx_core.ops.operators": "astype matrix_transpose",
+        "rlx_core.ops.setitem": "setitem",
+    }
+) | {"device": "rlx_core.ops.device:device_of"}
+"""Functions of the operators and methods of arrays, by the operator's name in the Python Array API."""
 
 SPELLINGS = {
     "rlx.cast": "astype",
@@ -193,19 +231,41 @@ CORE = _table(
 }
 
 
-def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
+def place_of(places: Mapping[K, str], name: K) -> tuple[str, str]:
     """Return the module and the attribute of a public name; the attribute is empty where the name is the module itself.
 
     A place is `module`, `module:attribute`, or `module:` for a module.
     """
     module, colon, attribute = places[name].partition(":")
-    return module, attribute if colon else name
+    return module, attribute if colon else str(name)
 
 
 def found_at(module: str, attribute: str) -> Any:
     """Import a module and return its attribute, or the module if the attribute is empty."""
     imported = importlib.import_module(module)
     return getattr(imported, attribute) if attribute else imported
+
+
+class LazyTable(dict[K, V]):
+    """A dictionary whose entries are imported when they are first read.
+
+    Args:
+        places: Key → the entry's place, as `place_of` reads it.
+    """
+
+    def __init__(self, places: Mapping[K, str]) -> None:
+        super().__init__()
+        self.places = places
+
+    def __missing__(self, key: K) -> V:
+        # Set once: of two threads that import an entry, both get the first one's.
+        return self.setdefault(key, found_at(*place_of(self.places, key)))
+
+
+def lazy_modules(package: str, modules: Iterable[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for a package whose modules are imported when they are first read as its attributes."""
+    get, names, _ = lazy_names(package, {name: f"{package}.{name}:" for name in modules})
+    return get, names
 
 
 def lazy_names(
@@ -249,7 +309,7 @@ def offered(module: str, name: str) -> Any:
 
     Not kept in the module: plugins can be blocked and changed while the process lives.
     """
-    if module != "rlx_core" or name.startswith("_"):
+    if module != "rlx_core" or name.startswith("_") or is_submodule(module, name):
         return None
     return importlib.import_module("rlx_core.plugins.offered").offered_function(name)  # rlx imports no plugin by itself
 

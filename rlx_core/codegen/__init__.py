@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlx_core.public import lazy_names
 
 if TYPE_CHECKING:
-    from rlx_core.codegen.formula import Formula, formula_of
+    from rlx_core.codegen.formula import Formula, flops_of, formula_of
     from rlx_core.codegen.interpret import run_kernel
     from rlx_core.codegen.layout import kernel_of
     from rlx_core.codegen.loops import Kernel
@@ -27,6 +27,7 @@ __all__ = [
     "Layout",
     "Place",
     "check_kernel",
+    "flops_of",
     "formula_of",
     "kernel_of",
     "parse_kernel",
@@ -40,6 +41,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "Formula": "rlx_core.codegen.formula",
+            "flops_of": "rlx_core.codegen.formula",
             "formula_of": "rlx_core.codegen.formula",
             "run_kernel": "rlx_core.codegen.interpret",
             "kernel_of": "rlx_core.codegen.layout",

@@ -11,7 +11,6 @@ from __future__ import annotations
 from rlx_core.ops.along_axis import put_along_axis
 from rlx_core.ops.array_creation import arange, asarray, empty, empty_like, eye, from_dlpack, linspace, meshgrid
 from rlx_core.ops.array_elementwise import ceil, clip, conj, conjugate, floor, imag, positive, real, round, trunc
-from rlx_core.ops.array_info import array_namespace
 from rlx_core.ops.array_search import (
     argmax,
     argmin,
@@ -65,14 +64,9 @@ from rlx_core.ops.array_statistics import (
     sum,
     var,
 )
-from rlx_core.ops.at import at
-from rlx_core.ops.creation import dim_value, full, full_like, one_hot, ones, ones_like, zeros, zeros_like
-from rlx_core.ops.device import device_of, to_device
-from rlx_core.ops.getitem import getitem
+from rlx_core.ops.creation import full, full_like, one_hot, ones, ones_like, zeros, zeros_like
 from rlx_core.ops.movement import concat
-from rlx_core.ops.operators import install
 from rlx_core.ops.rearrange import tril, triu
-from rlx_core.ops.setitem import setitem
 
 __all__ = [
     "all",
@@ -152,39 +146,3 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-
-install(
-    all=all,
-    any=any,
-    argmax=argmax,
-    argmin=argmin,
-    argsort=argsort,
-    array_namespace=array_namespace,
-    at=at,
-    clip=clip,
-    conj=conj,
-    cumulative_prod=cumulative_prod,
-    cumulative_sum=cumulative_sum,
-    device=device_of,
-    dim_value=dim_value,
-    getitem=getitem,
-    imag=imag,
-    max=max,
-    mean=mean,
-    min=min,
-    permute_dims=permute_dims,
-    positive=positive,
-    prod=prod,
-    real=real,
-    repeat=repeat,
-    reshape=reshape,
-    round=round,
-    setitem=setitem,
-    squeeze=squeeze,
-    std=std,
-    sum=sum,
-    swapaxes=swapaxes,
-    take=take,
-    to_device=to_device,
-    var=var,
-)
