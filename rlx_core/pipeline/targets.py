@@ -6,10 +6,10 @@ from functools import partial
 
 from attrs import evolve
 
+from rlx_core import pipeline
 from rlx_core.errors import ConfigError, DeviceError, Fact, PluginError, RlxError
 from rlx_core.hints.packages import known_packages
 from rlx_core.pipeline.contributed import expectation
-from rlx_core.pipeline.interpreted import INTERPRETER, Interpreter, warn_of_interpreter
 from rlx_core.pipeline.select.backend import ABSENT, Backend, Target
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.plugins import PluginHost, Registry, State
@@ -115,8 +115,8 @@ def preferred_target(host: PluginHost) -> tuple[str, Backend]:
     reasons = unusable_backends(host)
     if first is not None or reasons:
         raise first or no_backend(host)
-    warn_of_interpreter(install_command())
-    return INTERPRETER, Interpreter()
+    pipeline.interpreted.warn_of_interpreter(install_command())
+    return pipeline.interpreted.INTERPRETER, pipeline.interpreted.Interpreter()
 
 
 def offered(host: PluginHost) -> list[str]:

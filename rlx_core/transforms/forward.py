@@ -1,4 +1,4 @@
-"""Passes that run on a function between tracing and reverse differentiation.
+"""What a configuration adds to the transformations of a function: passes before reverse differentiation, and plugins with rules.
 
 Recognition must come first: no pattern matches the derivative of attention written in primitives, while the derivative of the
 recognised op is its own rule. This layer has no pass of its own. Code that traces for a configuration sets the function to run
@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
+from typing import TYPE_CHECKING, Final
 
 from rlx_core.ir.graph import Graph
 
-__all__ = ["Prepare", "prepared", "preparing"]
+if TYPE_CHECKING:
+    from rlx_core.plugins import PluginHost
+
+__all__ = ["RULE_HOST", "Prepare", "prepared", "preparing", "using"]
 
 Prepare = Callable[[Graph], Graph]
 """A function from a graph to an equivalent one with the same inputs, params and types of outputs."""
+
+RULE_HOST: Final[ContextVar[Callable[[], PluginHost] | None]] = ContextVar("plugins with rules", default=None)
+"""Returns the plugins whose rules `rlx_core.transforms.contributed` reads; the default host if it is not set."""
 
 _prepare: ContextVar[Prepare | None] = ContextVar("prepare for differentiation", default=None)
 
@@ -40,3 +47,13 @@ def prepared(graph: Graph) -> Graph:
     assert result.input_types == graph.input_types, "what prepares a function keeps its inputs"
     assert result.output_types == graph.output_types, "what prepares a function keeps its types"
     return result
+
+
+@contextmanager
+def using(host: Callable[[], PluginHost]) -> Iterator[None]:
+    """Take contributed rules from the plugins of `host`, which is called if any are needed, inside the block."""
+    token = RULE_HOST.set(host)
+    try:
+        yield
+    finally:
+        RULE_HOST.reset(token)

@@ -13,12 +13,12 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 import numpy as np
 from attrs import evolve, field
 
+from rlx_core import ir
 from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.errors.contained import reraise
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node, as_results
-from rlx_core.ir.interpret import widened
 from rlx_core.ir.op import Op
 from rlx_core.plugins.faults import ContributionFault, as_fact
 from rlx_core.plugins.use import leave_row_out
@@ -200,7 +200,7 @@ HOST: Final = "host"
 def run_reference(op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
     """A primitive by its NumPy meaning: two-byte floats are widened to f32, computed and rounded once."""
     try:
-        results = as_results(op.reference(*(None if x is None else widened(x) for x in operands)))
+        results = as_results(op.reference(*(None if x is None else ir.tape.widened(x) for x in operands)))
     except Exception as error:  # noqa: BLE001 - contributed code may raise anything; it is raised again, with its owner
         reraise(error, "ops", op.name, "its reference")
     for place, result in zip(as_results(out), results, strict=True):
