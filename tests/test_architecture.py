@@ -177,7 +177,6 @@ NATIVE = (
     ("loops", "scans", "ordering", "indexing", "fourier", "systems", "control", "runtime"),
     ("products",),
     ("attention",),
-    ("kernels",),
     ("coverage", "listing", "replay", "sharing", "tuning"),
 )
 """Folders and modules of the CPU's native tier, from the bottom up: each imports only itself and what is below it."""

@@ -30,7 +30,7 @@ from rlx_core.ir.travel import Travels
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen, spelt
 
-__all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
+__all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "names_of", "operand_names"]
 
 Rule = Callable[..., Any] | None
 """A rule slot: a method with the op's own arity, or `None` for "derive it"."""
@@ -277,6 +277,12 @@ def _declared_operands(op: type[Op]) -> tuple[Operand, ...]:
         for p in parameters
         if p.kind is not kinds.KEYWORD_ONLY
     )
+
+
+@cache
+def names_of(op: type[Op]) -> frozenset[str]:
+    """Return the names of an op and of its base classes, or the class names of those that are no ops themselves."""
+    return frozenset(vars(each).get("name") or each.__name__ for each in op.__mro__ if issubclass(each, Op))
 
 
 def operand_names(op: Op | type[Op], count: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.errors.lacks import is_lack, lacking
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.op import Op
 from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_core.system.records import evolve
@@ -104,17 +105,17 @@ def is_native(options: Mapping[str, Any]) -> bool:
 def kernel_table(is_native: bool) -> KernelTable:
     """All kernels of a tier: the NumPy rows, and for the native tier its own before them; imported when they are needed."""
 
-    def fill(table: KernelTable) -> None:
+    def rows(op: type[Op] | None) -> Iterable[Kernel]:
         from rlx_cpu.kernels import kernels
 
-        if is_native:
-            from rlx_cpu.native.table import native
+        numpy_rows = kernels if op is None else kernels.candidates(op)
+        if not is_native:
+            return numpy_rows
+        from rlx_cpu.native.table import native
 
-            table.merge(native.before(kernels))
-        else:
-            table.merge(kernels)
+        return native.before(numpy_rows, op)
 
-    return KernelTable("cpu", plugin="cpu", fill=fill)
+    return KernelTable("cpu", plugin="cpu", more=rows)
 
 
 def adopt(row: Kernel, is_native: bool) -> Kernel | None:

@@ -12,7 +12,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ops import standard_ops
 from rlx_core.system.records import frozen
 from rlx_core.testing.cases import programs
-from rlx_cpu.native.kernels import native
+from rlx_cpu.native.table import native
 
 __all__ = ["Coverage", "coverage", "print_coverage"]
 

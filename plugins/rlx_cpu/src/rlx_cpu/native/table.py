@@ -10,7 +10,6 @@ identifies its package without an import.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.op import Op
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
+from rlx_core.pipeline.select.kernels import KernelModules
 from rlx_core.system.records import define, frozen
 from rlx_cpu.native.contract import Emit, EmitSized
 from rlx_cpu.tier import reason_without
@@ -41,11 +41,12 @@ class NativeTable:
 
     Args:
         filled_by: The module that registers them all, imported when the first emitter is requested: a program whose code is
-            cached needs none. It allows the table to be imported without llvmlite; the table then has no rows.
+            cached needs none. It allows the table to be imported without llvmlite; the table then has no rows. Or the modules
+            that register them, imported by the ops of a program.
     """
 
-    def __init__(self, filled_by: str | None = None) -> None:
-        self._filled_by = filled_by
+    def __init__(self, filled_by: str | KernelModules | None = None) -> None:
+        self._modules = KernelModules({filled_by: "Op"}) if isinstance(filled_by, str) else filled_by
         self._rows = KernelTable("cpu", plugin="cpu")
         self._emitters: dict[str, Emit] = {}
         self._sized: dict[str, EmitSized] = {}
@@ -107,22 +108,22 @@ class NativeTable:
 
     def emitter(self, kernel: str) -> Emit | None:
         """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
-        self._fill()
+        self._fill_for(kernel)
         return self._emitters.get(kernel)
 
     def sized(self, kernel: str) -> EmitSized | None:
         """Return the function that finds a kernel's dynamic-shape forms; `None` for one that is compiled for each size."""
-        self._fill()
+        self._fill_for(kernel)
         return self._sized.get(kernel)
 
     def rows(self, op: type[Op]) -> list[Kernel]:
         """The native rows for an op, most preferred first."""
-        self._fill()
+        self._fill(op)
         return self._rows.candidates(op)
 
-    def before(self, others: Iterable[Kernel]) -> Iterator[Kernel]:
-        """The native rows, and those of another table that step back behind them."""
-        yield from self
+    def before(self, others: Iterable[Kernel], op: type[Op] | None = None) -> Iterator[Kernel]:
+        """The native rows, of one op or all, and those of another table that step back behind them."""
+        yield from self if op is None else self.rows(op)
         yield from (evolve(kernel, priority=kernel.priority - STEP_BACK) for kernel in others)
 
     def __iter__(self) -> Iterator[Kernel]:
@@ -133,14 +134,50 @@ class NativeTable:
         self._fill()
         return len(self._rows)
 
-    def _fill(self) -> None:
-        if self._filled_by is not None and reason_without() is None:
-            importlib.import_module(self._filled_by)
-            self._filled_by = None
+    def _fill(self, op: type[Op] | None = None) -> None:
+        modules = self._modules
+        if modules is not None and reason_without() is None:
+            modules.load(op)
+            if op is None:
+                self._modules = None
+
+    def _fill_for(self, kernel: str) -> None:
+        """Import all modules if a kernel is unknown: that of a plan from a cache was not looked up by its op."""
+        if kernel not in self._emitters:
+            self._fill()
 
 
-native = NativeTable(filled_by="rlx_cpu.native.kernels")
-"""The rows of this package, filled by its modules of kernels."""
+native = NativeTable(
+    KernelModules(
+        {
+            "rlx_cpu.native.loops.rows": "Op",
+            "rlx_cpu.native.movement.boxes": (
+                "rlx.narrow rlx.expand rlx.transpose rlx.diagonal rlx.sliding_windows rlx.full rlx.reshape "
+                "rlx.optimization_barrier rlx.concat rlx.flip rlx.roll rlx.tile rlx.repeat rlx.pad"
+            ),
+            "rlx_cpu.native.movement.windows": "rlx.dynamic_slice rlx.dynamic_update_slice",
+            "rlx_cpu.native.products.gemm": "rlx.matmul rlx.fused_matmul_bias_act",
+            "rlx_cpu.native.products.gemm_epilogue": "rlx.fused_matmul_epilogue rlx.folded_matmul",
+            "rlx_cpu.native.products.gemm_integer": "rlx.matmul",
+            "rlx_cpu.native.products.gemm_prologue": "rlx.fused_matmul_prologue",
+            "rlx_cpu.native.attention.forward": "rlx.attention",
+            "rlx_cpu.native.attention.backward": "rlx.attention_backward",
+            "rlx_cpu.native.attention.rope": "rlx.rope rlx.rope_backward",
+            "rlx_cpu.native.control.emit": "rlx.if rlx.while rlx.scan",
+            "rlx_cpu.native.fourier.transforms": "rlx.fft",
+            "rlx_cpu.native.indexing.gather": "rlx.gather",
+            "rlx_cpu.native.indexing.scatter_rows": "rlx.scatter_add rlx.scatter",
+            "rlx_cpu.native.ordering.search": "rlx.search_sorted",
+            "rlx_cpu.native.ordering.sort_rows": "rlx.sort rlx.arg_sort rlx.top_k",
+            "rlx_cpu.native.scans.positions": "rlx.arg_max rlx.arg_min",
+            "rlx_cpu.native.scans.running_rows": (
+                "rlx.cumsum rlx.cumprod rlx.cummax rlx.cummin rlx.linear_recurrence rlx.cum_log_sum_exp"
+            ),
+            "rlx_cpu.native.systems.solve": "rlx.dense_solve rlx.batched_dense_solve",
+        }
+    )
+)
+"""The rows of this package."""
 
 
 @define(eq=False, slots=False)
