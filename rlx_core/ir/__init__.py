@@ -9,9 +9,37 @@ from typing import TYPE_CHECKING
 from rlx_core.public import lazy_modules
 
 if TYPE_CHECKING:
-    from rlx_core.ir import block, bundle, hir, interpret, module, solve, tape, verify, verify_lir
+    from rlx_core.ir import (
+        bind,
+        block,
+        bundle,
+        hir,
+        interpret,
+        module,
+        rewrite,
+        solve,
+        tape,
+        text,
+        text_lir,
+        verify,
+        verify_lir,
+    )
 
-__all__ = ["block", "bundle", "hir", "interpret", "module", "solve", "tape", "verify", "verify_lir"]
+__all__ = [
+    "bind",
+    "block",
+    "bundle",
+    "hir",
+    "interpret",
+    "module",
+    "rewrite",
+    "solve",
+    "tape",
+    "text",
+    "text_lir",
+    "verify",
+    "verify_lir",
+]
 
 if not TYPE_CHECKING:  # a program from a cache is neither lowered, verified nor evaluated
     __getattr__, __dir__ = lazy_modules(__name__, __all__)

@@ -11,7 +11,7 @@ from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import negative
 from rlx_core.passes.dead_code import DeadCode
 from rlx_core.passes.engine.base import Context
-from rlx_core.passes.engine.pruning import prune
+from rlx_core.passes.engine.sweep import prune
 
 X = spec("f32[4]")
 

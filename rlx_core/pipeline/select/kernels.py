@@ -6,8 +6,7 @@ Later rows are preferred over earlier ones only through `priority`; among equals
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
@@ -20,7 +19,7 @@ from rlx_core.errors.contained import reraise
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node, as_results
-from rlx_core.ir.op import Op, names_of
+from rlx_core.ir.op import Op
 from rlx_core.plugins.faults import ContributionFault, as_fact
 from rlx_core.plugins.use import leave_row_out
 from rlx_core.system.locks import Lock
@@ -219,24 +218,6 @@ def matches(op: Op, patterns: Iterable[str]) -> bool:
         fnmatchcase(op.name, p) or p == domain or (domain == "rlx" and p == short) or p == f"{domain}.*"
         for p in patterns
     )
-
-
-@frozen
-class KernelModules:
-    """Modules that register kernels when they are imported.
-
-    Attributes:
-        ops: Module → the ops that its kernels run, by name, or by class name for a base class. Modules of one op are listed in
-            the order of their kernels.
-    """
-
-    ops: Mapping[str, str]
-
-    def load(self, op: type[Op] | None = None) -> None:
-        """Import the modules with kernels for an op, or all modules."""
-        for module, names in self.ops.items():
-            if op is None or not names_of(op).isdisjoint(names.split()):
-                importlib.import_module(module)
 
 
 class KernelTable:

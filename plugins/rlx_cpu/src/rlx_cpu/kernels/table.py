@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from rlx_core.ir.graph import Node
-from rlx_core.ir.op import Op
+from rlx_core.ir.op import Op, OpModules
 from rlx_core.ops.kinds import Elementwise
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable, condition
-from rlx_core.pipeline.select.kernels import KernelModules
 
 __all__ = ["BLAS", "FLOAT", "LIBRARY", "has_reference", "has_ufunc", "kernels", "last_axis", "one_dtype"]
 
-MODULES = KernelModules(
+MODULES = OpModules(
     {
         "rlx_cpu.kernels.reference": "Op",
         "rlx_cpu.kernels.control": "rlx.if rlx.while rlx.scan",

@@ -19,9 +19,8 @@ from attrs import evolve, field
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Node, as_results
-from rlx_core.ir.op import Op
+from rlx_core.ir.op import Op, OpModules
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
-from rlx_core.pipeline.select.kernels import KernelModules
 from rlx_core.system.records import define, frozen
 from rlx_cpu.native.contract import Emit, EmitSized
 from rlx_cpu.tier import reason_without
@@ -45,8 +44,8 @@ class NativeTable:
             that register them, imported by the ops of a program.
     """
 
-    def __init__(self, filled_by: str | KernelModules | None = None) -> None:
-        self._modules = KernelModules({filled_by: "Op"}) if isinstance(filled_by, str) else filled_by
+    def __init__(self, filled_by: str | OpModules | None = None) -> None:
+        self._modules = OpModules({filled_by: "Op"}) if isinstance(filled_by, str) else filled_by
         self._rows = KernelTable("cpu", plugin="cpu")
         self._emitters: dict[str, Emit] = {}
         self._sized: dict[str, EmitSized] = {}
@@ -148,7 +147,7 @@ class NativeTable:
 
 
 native = NativeTable(
-    KernelModules(
+    OpModules(
         {
             "rlx_cpu.native.loops.rows": "Op",
             "rlx_cpu.native.movement.boxes": (
