@@ -8,8 +8,7 @@ import numpy as np
 
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime.entry import Team
-from rlx_cpu.native.runtime.pool import control_for, pool_for, state_words
-from rlx_cpu.native.runtime.pool_calls import runtime
+from rlx_cpu.native.runtime.pool import control_for, pool_for, runtime, state_words
 from rlx_cpu.native.runtime.pool_words import CALLERS, MEETS, STEP_WORDS
 
 __all__ = ["Call", "call_words", "team_for"]
