@@ -59,14 +59,22 @@ FUNCTIONS = _table(
         "rlx_core.ops.complex": "complex_abs complex_norm_sq make_complex",
         "rlx_core.ops.pairs.pairs": "view_as_complex view_as_real",
         "rlx_core.ops.selection": "optimization_barrier stop_gradient straight_through where",
-        "rlx_core.ops.array_api": (
-            "all any arange argmax argmin argsort asarray astype broadcast_to ceil clip concat conj conjugate "
-            "count_nonzero cumulative_prod cumulative_sum diag diff empty empty_like expand_dims eye flip floor "
-            "from_dlpack imag linspace logsumexp matrix_transpose max mean meshgrid min moveaxis nonzero permute_dims "
-            "positive broadcast_arrays diagonal pad prod put_along_axis real repeat reshape roll round searchsorted sort "
-            "split squeeze stack std sum swapaxes take take_along_axis tile top_k tril triu trunc unique_all unique_counts "
-            "unique_inverse unique_values unstack var"
+        "rlx_core.ops.along_axis": "put_along_axis",
+        "rlx_core.ops.array_creation": "arange asarray empty empty_like eye from_dlpack linspace meshgrid",
+        "rlx_core.ops.array_elementwise": "ceil clip conj conjugate floor imag positive real round trunc",
+        "rlx_core.ops.array_search": (
+            "argmax argmin argsort nonzero searchsorted sort take take_along_axis top_k unique_all unique_counts "
+            "unique_inverse unique_values"
         ),
+        "rlx_core.ops.array_shapes": (
+            "broadcast_arrays broadcast_to diag diagonal expand_dims flip matrix_transpose moveaxis pad permute_dims repeat "
+            "reshape roll split squeeze stack swapaxes tile unstack"
+        ),
+        "rlx_core.ops.array_statistics": (
+            "all any astype count_nonzero cumulative_prod cumulative_sum diff logsumexp max mean min prod std sum var"
+        ),
+        "rlx_core.ops.movement": "concat",
+        "rlx_core.ops.rearrange": "tril triu",
         "rlx_core.ops.array_info": "can_cast finfo iinfo isdtype result_type",
         "rlx_core.ops.creation": "full full_like iota one_hot ones ones_like zeros zeros_like",
         "rlx_core.ops.at": "at",
@@ -102,27 +110,14 @@ FUNCTIONS = _table(
 """Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once. `CORE` has those of
 the same names that `rlx_core` offers instead."""
 
-OPERATORS = _table(
-    {
-        "rlx_core.ops.arithmetic": "abs add divide floor_divide multiply negative pow remainder subtract",
-        "rlx_core.ops.bitwise": (
-            "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
-        ),
-        "rlx_core.ops.comparison": "equal greater greater_equal less less_equal not_equal",
-        "rlx_core.ops.array_elementwise": "clip conj imag positive real round",
-        "rlx_core.ops.array_search": "argmax argmin argsort take",
-        "rlx_core.ops.array_shapes": "permute_dims repeat reshape squeeze swapaxes",
-        "rlx_core.ops.array_statistics": ("all any cumulative_prod cumulative_sum max mean min prod std sum var"),
-        "rlx_core.ops.array_info": "array_namespace",
-        "rlx_core.ops.at": "at",
-        "rlx_core.ops.creation": "dim_value",
-        "rlx_core.ops.device": "to_device",
-        "rlx_core.ops.getitem": "getitem",
-        "rlx_core.ops.linalg": "matmul",
-        "rlx_core.ops.operators": "astype matrix_transpose",
-        "rlx_core.ops.setitem": "setitem",
-    }
-) | {"device": "rlx_core.ops.device:device_of"}
+OPERATORS = FUNCTIONS | {
+    **dict.fromkeys(("astype", "matrix_transpose"), "rlx_core.ops.operators"),
+    **{name: f"rlx_core.ops.{name}" for name in ("getitem", "setitem")},
+    "array_namespace": "rlx_core.ops.array_info",
+    "device": "rlx_core.ops.device:device_of",
+    "dim_value": "rlx_core.ops.creation",
+    "to_device": "rlx_core.ops.device",
+}
 """Functions of the operators and methods of arrays, by the operator's name in the Python Array API."""
 
 SPELLINGS = {

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, define_op
