@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from rlx_core import ir
-from rlx_core.contributions import Contribution, KernelSpec, OpSpec, RuleSpec
+from rlx_core.contributions import Contribution, KernelSpec, OpSpec, PassSpec, RuleSpec
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
 from rlx_core.passes import engine
@@ -89,6 +89,9 @@ def pass_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None
         return None
     if not (isinstance(thing, type) and issubclass(thing, engine.base.Pass | engine.base.LirPass)):
         return f"it is {described(thing)}, which is neither a pass nor a rule set"
+    properties = (thing.requires - {engine.base.LOWERED}, thing.ensures, thing.invalidates, thing.before, thing.after)
+    if isinstance(spec, PassSpec) and spec.ops and any(properties):
+        return "its record names ops, and it requires more than lowered programs, or it ensures or precedes something"
     return method_fault(thing, "run", "self, graph, context")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from attrs import evolve, field
@@ -146,36 +146,37 @@ class NativeTable:
             self._fill()
 
 
-native = NativeTable(
-    OpModules(
-        {
-            "rlx_cpu.native.loops.rows": "Op",
-            "rlx_cpu.native.movement.boxes": (
-                "rlx.narrow rlx.expand rlx.transpose rlx.diagonal rlx.sliding_windows rlx.full rlx.reshape "
-                "rlx.optimization_barrier rlx.concat rlx.flip rlx.roll rlx.tile rlx.repeat rlx.pad"
-            ),
-            "rlx_cpu.native.movement.windows": "rlx.dynamic_slice rlx.dynamic_update_slice",
-            "rlx_cpu.native.products.gemm": "rlx.matmul rlx.fused_matmul_bias_act",
-            "rlx_cpu.native.products.gemm_epilogue": "rlx.fused_matmul_epilogue rlx.folded_matmul",
-            "rlx_cpu.native.products.gemm_integer": "rlx.matmul",
-            "rlx_cpu.native.products.gemm_prologue": "rlx.fused_matmul_prologue",
-            "rlx_cpu.native.attention.forward": "rlx.attention",
-            "rlx_cpu.native.attention.backward": "rlx.attention_backward",
-            "rlx_cpu.native.attention.rope": "rlx.rope rlx.rope_backward",
-            "rlx_cpu.native.control.emit": "rlx.if rlx.while rlx.scan",
-            "rlx_cpu.native.fourier.transforms": "rlx.fft",
-            "rlx_cpu.native.indexing.gather": "rlx.gather",
-            "rlx_cpu.native.indexing.scatter_rows": "rlx.scatter_add rlx.scatter",
-            "rlx_cpu.native.ordering.search": "rlx.search_sorted",
-            "rlx_cpu.native.ordering.sort_rows": "rlx.sort rlx.arg_sort rlx.top_k",
-            "rlx_cpu.native.scans.positions": "rlx.arg_max rlx.arg_min",
-            "rlx_cpu.native.scans.running_rows": (
-                "rlx.cumsum rlx.cumprod rlx.cummax rlx.cummin rlx.linear_recurrence rlx.cum_log_sum_exp"
-            ),
-            "rlx_cpu.native.systems.solve": "rlx.dense_solve rlx.batched_dense_solve",
-        }
-    )
+MODULES: Final = OpModules(
+    {
+        "rlx_cpu.native.loops.rows": "Op",
+        "rlx_cpu.native.movement.boxes": (
+            "rlx.narrow rlx.expand rlx.transpose rlx.diagonal rlx.sliding_windows rlx.full rlx.reshape "
+            "rlx.optimization_barrier rlx.concat rlx.flip rlx.roll rlx.tile rlx.repeat rlx.pad"
+        ),
+        "rlx_cpu.native.movement.windows": "rlx.dynamic_slice rlx.dynamic_update_slice",
+        "rlx_cpu.native.products.gemm": "rlx.matmul rlx.fused_matmul_bias_act",
+        "rlx_cpu.native.products.gemm_epilogue": "rlx.fused_matmul_epilogue rlx.folded_matmul",
+        "rlx_cpu.native.products.gemm_integer": "rlx.matmul",
+        "rlx_cpu.native.products.gemm_prologue": "rlx.fused_matmul_prologue",
+        "rlx_cpu.native.attention.forward": "rlx.attention",
+        "rlx_cpu.native.attention.backward": "rlx.attention_backward",
+        "rlx_cpu.native.attention.rope": "rlx.rope rlx.rope_backward",
+        "rlx_cpu.native.control.emit": "rlx.if rlx.while rlx.scan",
+        "rlx_cpu.native.fourier.transforms": "rlx.fft",
+        "rlx_cpu.native.indexing.gather": "rlx.gather",
+        "rlx_cpu.native.indexing.scatter_rows": "rlx.scatter_add rlx.scatter",
+        "rlx_cpu.native.ordering.search": "rlx.search_sorted",
+        "rlx_cpu.native.ordering.sort_rows": "rlx.sort rlx.arg_sort rlx.top_k",
+        "rlx_cpu.native.scans.positions": "rlx.arg_max rlx.arg_min",
+        "rlx_cpu.native.scans.running_rows": (
+            "rlx.cumsum rlx.cumprod rlx.cummax rlx.cummin rlx.linear_recurrence rlx.cum_log_sum_exp"
+        ),
+        "rlx_cpu.native.systems.solve": "rlx.dense_solve rlx.batched_dense_solve",
+    }
 )
+"""The modules of native kernels."""
+
+native = NativeTable(MODULES)
 """The rows of this package."""
 
 
