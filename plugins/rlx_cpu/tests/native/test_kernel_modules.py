@@ -38,10 +38,7 @@ def test_numpy_kernels_are_in_modules_that_are_listed_for_their_ops() -> None:
         assert module in listed or module == "rlx_core.run.control" or "Elementwise" in NUMPY_MODULES.ops[module], (
             row.name
         )
-NATIVE = pytest.mark.skipif(reason_without() is not None, reason="no native tier")
 
-
-@pytest.mark.parametrize("is_native", [False, pytest.param(True, marks=NATIVE)])
 
 @pytest.mark.parametrize(
     "is_native",
