@@ -23,7 +23,7 @@ from rlx_core.ops.activation import gelu
 from rlx_core.ops.linalg import MatMul
 from rlx_core.plugins import PluginHost
 from rlx_cpu import tier
-from rlx_cpu.native.kernels import native
+from rlx_cpu.native.table import native
 from rlx_cpu.native.llvm import boundary
 from rlx_cpu.native.llvm import host as host_module
 from rlx_cpu.native.llvm.host import Host, assuming_host, host_from, this_host

@@ -10,7 +10,7 @@ from rlx_core.ir.dtypes import bf16
 from rlx_core.ir.graph import Node
 from rlx_core.ops import standard_ops
 from rlx_core.testing.cases import programs
-from rlx_cpu.native.kernels import native
+from rlx_cpu.native.table import native
 from rlx_cpu.native.llvm.isa import ISAS, Isa, available
 from rlx_cpu.native.llvm.optimise import new_module
 

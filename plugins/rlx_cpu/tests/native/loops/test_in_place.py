@@ -40,7 +40,7 @@ from rlx_core.ops.samples import draw
 from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.select import kernels as table
 from rlx_core.testing.cases import OpProgram, evolve_types, programs
-from rlx_cpu.native.kernels import native
+from rlx_cpu.native.table import native
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.loops.walk import Shape
 

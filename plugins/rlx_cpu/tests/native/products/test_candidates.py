@@ -16,7 +16,7 @@ from rlx_core.ops.activation import gelu
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.tuning.problem import Candidate, TuningProblem
-from rlx_cpu.native.kernels import native
+from rlx_cpu.native.table import native
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.llvm.objects import Function, key_of
