@@ -40,9 +40,9 @@ from rlx_core.ops.samples import draw
 from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.select import kernels as table
 from rlx_core.testing.cases import OpProgram, evolve_types, programs
-from rlx_cpu.native.table import native
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.loops.walk import Shape
+from rlx_cpu.native.table import native
 
 Choice = dict[int, tuple[int, ...]]
 """Result → the operands in whose bytes it lies."""
