@@ -6,8 +6,6 @@ user switched off), `collect` (import and call its hooks, all or nothing), `free
 it does not depend on ops, passes or backends themselves.
 """
 
-from typing import TYPE_CHECKING
-
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.defaults import default_host, host_with, set_default_host
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin, builtin_entry, given_entry, named_entry
@@ -19,10 +17,6 @@ from rlx_core.plugins.policy import PluginPolicy
 from rlx_core.plugins.registry import Override, Refusal, Registry
 from rlx_core.plugins.stamp import package_of, stamp_of
 from rlx_core.plugins.states import Failure, PluginStatus, Provenance, State, Verdict
-from rlx_core.public import lazy_modules
-
-if TYPE_CHECKING:
-    from rlx_core.plugins import explain, journal, survey
 
 __all__ = [
     "Claim",
@@ -43,17 +37,11 @@ __all__ = [
     "Verdict",
     "builtin_entry",
     "default_host",
-    "explain",
     "given_entry",
     "host_with",
     "installed_plugins",
-    "journal",
     "named_entry",
     "package_of",
     "set_default_host",
     "stamp_of",
-    "survey",
 ]
-
-if not TYPE_CHECKING:  # for errors, for listings
-    __getattr__, __dir__ = lazy_modules(__name__, ("explain", "journal", "survey"))

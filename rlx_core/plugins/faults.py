@@ -6,9 +6,9 @@ import warnings
 
 from attrs import evolve, field
 
-from rlx_core import plugins
 from rlx_core.errors import Fact, PluginError, RlxError
 from rlx_core.plugins.collect import Claim
+from rlx_core.plugins.explain import mending, singular
 from rlx_core.plugins.states import Failure, Provenance
 from rlx_core.system.records import frozen
 
@@ -40,7 +40,7 @@ class ContributionFault:
     @property
     def what(self) -> str:
         """`kernel cpu:acme.kernels:table`"""
-        return f"{plugins.explain.singular(self.kind)} {self.name}"
+        return f"{singular(self.kind)} {self.name}"
 
     def __str__(self) -> str:
         return f"{self.what} of {self.owner.plugin} ({self.owner.distribution} {self.owner.version}): {self.reason}"
@@ -54,7 +54,7 @@ def fault_of(claim: Claim, error: BaseException) -> ContributionFault:
         failure = evolve(failure, where=claim.provenance.place)
     message = failure.summary.removeprefix(f"{claim.name}: ")
     reason = f"it does not load ({named_cause(cause)})" if cause is not error else message
-    mend = plugins.explain.mending(claim.entry, failure)
+    mend = mending(claim.entry, failure)
     return ContributionFault(claim.kind, claim.name, claim.provenance, reason, failure.where, mend, error=cause)
 
 

@@ -8,13 +8,13 @@ from types import MappingProxyType
 
 from attrs import evolve
 
-from rlx_core import plugins
 from rlx_core.contributions import KINDS, Contribution, KernelSpec
 from rlx_core.errors import ConfigError, CycleError, DeviceUnavailableError, Fact, PluginError
 from rlx_core.plugins import ordering
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.domains import Domains, domain_of
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin
+from rlx_core.plugins.explain import singular
 from rlx_core.plugins.faults import ContributionFault
 from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Key, Override, Refusal, Registry
@@ -118,9 +118,7 @@ def outside(claim: Claim, domains: Domains) -> ContributionFault:
 def not_theirs(group: list[Claim], domains: Domains) -> Refusal:
     """Return the refusal of a name that only plugins outside of its domain claim."""
     fault = outside(group[0], domains)
-    message = (
-        f"{fault.name}: {group[0].entry.name} offers this {plugins.explain.singular(fault.kind)}, and {fault.reason}"
-    )
+    message = f"{fault.name}: {group[0].entry.name} offers this {singular(fault.kind)}, and {fault.reason}"
     # No hint for backends: the user of a device does not want another plugin's backend under its name.
     hint = None if fault.kind == "backends" else fault.mend
     return Refusal(tuple(group), PluginError, message, tuple(witness(claim) for claim in group), hint)
@@ -148,14 +146,14 @@ def decide(
 def contested(group: list[Claim]) -> Refusal:
     """Return the refusal of a name that several plugins define; both are shown, and how to choose."""
     name, kind = group[0].name, group[0].kind
-    offering = {claim.entry.name for claim in group}
+    plugins = {claim.entry.name for claim in group}
     # Two distributions may use one name for their plugins; then only the distributions' names differ.
-    words = [claim.entry.name if len(offering) == len(group) else claim.entry.distribution for claim in group]
+    words = [claim.entry.name if len(plugins) == len(group) else claim.entry.distribution for claim in group]
     choices = " or ".join(f'"{word}"' for word in words)
     return Refusal(
         tuple(group),
         PluginError,
-        f"{name}: {len(group)} plugins define this {plugins.explain.singular(kind)}",
+        f"{name}: {len(group)} plugins define this {singular(kind)}",
         tuple(witness(claim) for claim in group),
         f'choose one in the configuration: [plugins.override] "{name}" = {choices}',
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, Final
 
-from rlx_core import plugins
 from rlx_core.contributions import ExporterSpec, ImporterSpec
 from rlx_core.contributions.validators import BARE_NAME
 from rlx_core.errors import Fact, PluginError, nearest
@@ -24,6 +23,7 @@ from rlx_core.plugins.entry import (
     normalized,
     unmet_requirements,
 )
+from rlx_core.plugins.explain import mending, unknown_suffix
 from rlx_core.plugins.faults import ContributionFault
 from rlx_core.plugins.freeze import freeze
 from rlx_core.plugins.index import installed_plugins
@@ -32,6 +32,7 @@ from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Key, Registry
 from rlx_core.plugins.stamp import packages_of, stamp_of
 from rlx_core.plugins.states import PluginStatus, State, Verdict, attempt
+from rlx_core.plugins.survey import status
 from rlx_core.plugins.use import HOSTS
 from rlx_core.system.locks import Lock
 
@@ -181,7 +182,7 @@ class PluginHost:
             # Not `registry()`: a listing without loading must not load enabled plugins either.
             registry = self._freeze() if self._registry is None else self._registry
             return [
-                plugins.survey.status(
+                status(
                     entry,
                     self._verdicts.get(entry.key) or self.policy.verdict(entry),
                     self._collected.get(entry.key),
@@ -216,9 +217,7 @@ class PluginHost:
             matches = [record for record in table.values() if suffix.lower() in record.suffixes]
             if matches:
                 return sorted(matches, key=lambda record: self._turn(registry.claims[kind, record.name], suffix))
-        raise plugins.explain.unknown_suffix(
-            verb, suffix, {each for record in table.values() for each in record.suffixes}
-        )
+        raise unknown_suffix(verb, suffix, {each for record in table.values() for each in record.suffixes})
 
     def _turn(self, claim: Claim, suffix: str) -> tuple[bool, bool]:
         choice = self.policy.override.get(suffix.lower())
@@ -246,7 +245,7 @@ class PluginHost:
         outcome = attempt(lambda: self._collect(entry))
         if outcome.failure is not None:
             failure = outcome.failure
-            return Verdict(State.FAILED, failure.summary, plugins.explain.mending(entry, failure), failure)
+            return Verdict(State.FAILED, failure.summary, mending(entry, failure), failure)
         assert outcome.value is not None  # no failure means a value
         self._collected[entry.key] = outcome.value
         if outcome.value.unavailable is not None:

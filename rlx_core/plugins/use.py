@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from rlx_core import plugins
 from rlx_core.errors import Fact, PluginError, RlxError
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin
+from rlx_core.plugins.explain import mending
 from rlx_core.plugins.faults import ContributionFault, named_cause, warn_of
+from rlx_core.plugins.journal import UseFailure, remember
 from rlx_core.plugins.states import Failure, Provenance
 
 if TYPE_CHECKING:
@@ -52,12 +53,10 @@ def fault_at_use(kind: str, name: str, step: str, plugin: str | None, error: Bas
     owner, entry = ownership
     where = line_of(error)
     failure = Failure(error, where, named_cause(error))
-    mend = f'{plugins.explain.mending(entry, failure)} (or `plugins.block = ["{entry.name}"]` in the configuration)'
+    mend = f'{mending(entry, failure)} (or `plugins.block = ["{entry.name}"]` in the configuration)'
     fault = ContributionFault(kind, name, owner, f"{step} raised {named_cause(error)}", where, mend, error=error)
-    record = plugins.journal.UseFailure(
-        owner.plugin, owner.distribution, owner.version, fault.what, fault.reason, where, mend
-    )
-    plugins.journal.remember(record, is_installed=entry.origin is PluginOrigin.INSTALLED)
+    record = UseFailure(owner.plugin, owner.distribution, owner.version, fault.what, fault.reason, where, mend)
+    remember(record, is_installed=entry.origin is PluginOrigin.INSTALLED)
     return fault
 
 

@@ -197,7 +197,8 @@ def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator
         yield
         return
     from rlx_cpu.native.llvm import jit
-    from rlx_cpu.native.runtime.code import STEPS, code_of
+    from rlx_cpu.native.runtime.code import STEPS
+    from rlx_cpu.native.runtime.linked import code_of
 
     with jit.keeping(objects):
         code_of(STEPS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-__all__ = ["ENTRY", "RESULT_MEMORY", "STEPS", "VERSION", "ProgramCode", "bring", "code_of", "codes"]
+__all__ = ["ENTRY", "RESULT_MEMORY", "STEPS", "VERSION", "ProgramCode", "bring", "codes"]
 
 STEPS, ENTRY, RESULT_MEMORY = "runtime", "entry", "result memory"
 
@@ -33,12 +33,3 @@ def bring(modules: Mapping[str, ProgramCode]) -> None:
     """Register the modules by name; modules that are already loaded are kept."""
     for name, code in modules.items():
         codes.setdefault(name, code)
-
-
-def code_of(name: str) -> ProgramCode:
-    """A module's code. Where it has to be made that begins in the background, so this may be called long before it is needed."""
-    if name not in codes:
-        from rlx_cpu.native.runtime.own_code import compiled  # here, because LLVM is not everywhere
-
-        codes.setdefault(name, compiled(name))
-    return codes[name]

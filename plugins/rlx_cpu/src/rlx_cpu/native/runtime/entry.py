@@ -20,8 +20,9 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.profile import watchers
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime import interpreter
-from rlx_cpu.native.runtime.code import ENTRY, ProgramCode, code_of
+from rlx_cpu.native.runtime.code import ENTRY, ProgramCode
 from rlx_cpu.native.runtime.entry_words import FRESH, Mode, Word
+from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory import allocator_for
 
 __all__ = ["EntryArgument", "EntryResult", "NativeEntry", "ResultCopy", "Team", "build"]

@@ -16,13 +16,11 @@ from rlx_core.system.locks import in_child
 from rlx_cpu.native.contract import NO_NUMBER, STATUS_LEFT
 from rlx_cpu.native.llvm.c_library import has_clock
 from rlx_cpu.native.runtime import interpreter
-from rlx_cpu.native.runtime.code import ENTRY, code_of
+from rlx_cpu.native.runtime.code import ENTRY
+from rlx_cpu.native.runtime.interrupt_words import CAUGHT, MAIN_THREAD, RECORD_BYTES
+from rlx_cpu.native.runtime.linked import code_of
 
-__all__ = ["CAUGHT", "MAIN_THREAD", "NEXT", "clear", "raise_caught", "status_rows"]
-
-MAIN_THREAD, NEXT, CAUGHT, RECORD_BYTES = 0, 8, 16, 40
-"""Layout of the record that `interrupted` and Python share, one per process: the main thread, when to look again, and an
-exception as the interpreter puts it: type, value, traceback."""
+__all__ = ["clear", "raise_caught", "status_rows"]
 
 _record = np.zeros(RECORD_BYTES // 8, np.int64)
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.runtime import interpreter
-from rlx_cpu.native.runtime.code import RESULT_MEMORY, code_of
+from rlx_cpu.native.runtime.code import RESULT_MEMORY
+from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory_words import CACHED_NBYTES, WORDS
 
 __all__ = ["MIN_ALLOCATOR_NBYTES", "allocating", "allocator", "allocator_for", "handler_name", "held_nbytes"]
