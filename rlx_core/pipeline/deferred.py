@@ -25,7 +25,7 @@ class DeferredPass(Pass):
         load: Imports the pass.
     """
 
-    name: str = field()  # type: ignore[misc]  # of the pass that it stands for
+    name: str = field()  # type: ignore[misc]  # of the deferred pass
     ops: frozenset[str] = field()
     load: Callable[[], Pass] = field()
 

@@ -1,4 +1,4 @@
-"""What a configuration adds to the transformations of a function: passes before reverse differentiation, and plugins with rules.
+"""Parts of a configuration that transformations read: passes before reverse differentiation, and plugins with rules.
 
 Recognition must come first: no pattern matches the derivative of attention written in primitives, while the derivative of the
 recognised op is its own rule. This layer has no pass of its own. Code that traces for a configuration sets the function to run

@@ -435,7 +435,7 @@ class KernelTable:
         return kernel
 
     def claims(self, op: type[Op]) -> bool:
-        """Return whether an op has a kernel of its own, apart from those of its base classes."""
+        """Return whether a row is for exactly this op, not for one of its base classes."""
         self.load(op)
         return op in self._rows
 
