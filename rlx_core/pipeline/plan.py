@@ -72,7 +72,7 @@ class PlannedPass:
 
     @property
     def stored_options(self) -> dict[str, Any]:
-        """The options that the hash of the plan covers; of a pass that may be deferred, those that are not the defaults."""
+        """The options that the hash of the plan covers; of a pass that may be deferred, only other values than the defaults."""
         if isinstance(self.record, DeferredPass):
             return {}
         defaults = type(self.record)().options() if self.may_be_deferred else {}

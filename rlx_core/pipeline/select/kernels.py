@@ -228,7 +228,7 @@ class KernelTable:
         plugin: The plugin that contributes them.
         fill: Adds the rows, on the first access: a program from a cache needs few of them, or none, and the
             modules that define kernels are expensive to import.
-        more: Returns the rows for an op, or with `None` all rows; those that the table has already are ignored. Called when an
+        more: Returns the rows for an op, or with `None` all rows; rows in the table are ignored. Called when an
             op is looked up for the first time, so that only the kernels of a program's ops are imported.
     """
 
