@@ -105,8 +105,8 @@ def file_of(name: str) -> Path:
 def main(system: str, batch: int, length: int) -> None:
     if system == "rlx":
         # Imports are no part of the first call of any system, nor is finding the device: JAX's has the weights already.
+
         import rlx_core as rlx
-        import rlx_core.ops.array_api
         import rlx_cpu.native.runtime.program
         from benchmarks.cases.minilm import compiled, data
 

@@ -135,7 +135,6 @@ def first_call(system: str, program: str, steps: int) -> dict[str, float]:
     call: Callable[[], object]
     if system == "rlx":
         import rlx_core as rlx
-        import rlx_core.ops.array_api
         import rlx_cpu.native.runtime.program  # noqa: F401
 
         rlx.Session("cpu")

@@ -66,16 +66,19 @@ def rlx_passes() -> list[PassSpec]:
             "rlx.merge-loops",
             "rlx_core.passes.merge_loops:MergeLoops",
             summary="A loop whose states another goes through is part of it.",
+            ops=["rlx.while"],
         ),
         PassSpec(
             "rlx.reuse-from-loops",
             "rlx_core.passes.reuse_from_loops:ReuseFromLoops",
             summary="What an earlier loop computed is not computed again.",
+            ops=["rlx.scan"],
         ),
         PassSpec(
             "rlx.hoist-from-loops",
             "rlx_core.passes.hoist_from_loops:HoistFromLoops",
             summary="What no step of a loop changes is computed before it.",
+            ops=["rlx.scan"],
         ),
         PassSpec("rlx.dead-code", "rlx_core.passes.dead_code:DeadCode", summary="What nothing needs is dropped."),
         PassSpec(
@@ -90,51 +93,61 @@ def rlx_passes() -> list[PassSpec]:
             "rlx.recognise-softmax",
             "rlx_core.passes.recognise.softmax:RecogniseSoftmax",
             summary="Exponentials over their sum are a softmax.",
+            ops=["rlx.exp"],
         ),
         PassSpec(
             "rlx.recognise-norms",
             "rlx_core.passes.recognise.norms:RecogniseNorms",
             summary="Statistics and roots are norms.",
+            ops=["rlx.sqrt", "rlx.rsqrt", "rlx.layer_norm", "rlx.rms_norm"],
         ),
         PassSpec(
             "rlx.recognise-gelu",
             "rlx_core.passes.recognise.gelu:RecogniseGelu",
             summary="The two formulas of GELU, and silu.",
+            ops=["rlx.erf", "rlx.erfc", "rlx.tanh", "rlx.sigmoid"],
         ),
         PassSpec(
             "rlx.recognise-attention",
             "rlx_core.passes.recognise.attention:RecogniseAttention",
             summary="Products around a softmax are attention.",
+            ops=["rlx.softmax", "rlx.attention"],
         ),
         PassSpec(
             "rlx.fuse-matmul-bias-act",
             "rlx_core.passes.fuse.matmul_bias_act:FuseMatMulBiasAct",
             summary="A product, its bias and its activation.",
+            ops=["rlx.matmul", "rlx.fused_matmul_bias_act"],
         ),
         PassSpec(
             "rlx.fuse-conv-batch-norm",
             "rlx_core.passes.fuse.conv_batch_norm:FuseConvBatchNorm",
             summary="A convolution and the batch norm with given statistics after it.",
+            ops=["rlx.batch_norm_inference"],
         ),
         PassSpec(
             "rlx.fuse-residual-norm",
             "rlx_core.passes.fuse.residual_norm:FuseResidualNorm",
             summary="A residual sum and its norm.",
+            ops=["rlx.layer_norm", "rlx.rms_norm"],
         ),
         PassSpec(
             "rlx.fuse-swiglu",
             "rlx_core.passes.fuse.swiglu:FuseSwiGLU",
             summary="The gated unit of halves or of two products.",
+            ops=["rlx.silu"],
         ),
         PassSpec(
             "rlx.fuse-shared-input-matmul",
             "rlx_core.passes.fuse.shared_input_matmul:FuseSharedInputMatMul",
             summary="Products of one value with several weights.",
+            ops=["rlx.matmul", "rlx.fused_matmul_bias_act"],
         ),
         PassSpec(
             "rlx.fuse-softmax-cross-entropy",
             "rlx_core.passes.fuse.softmax_cross_entropy:FuseSoftmaxCrossEntropy",
             summary="A log-softmax read at labels.",
+            ops=["rlx.log", "rlx.log_sum_exp", "rlx.log_softmax"],
         ),
         PassSpec(
             "rlx.mark-elementwise-regions",
@@ -145,26 +158,31 @@ def rlx_passes() -> list[PassSpec]:
             "rlx.channels-last",
             "rlx_core.passes.fuse.channels_last:ChannelsLast",
             summary="Convolutions, and what lies between them, with their channels last.",
+            ops=["rlx.conv", "rlx.conv_backward_input", "rlx.conv_backward_weight", "rlx.conv_transpose"],
         ),
         PassSpec(
             "rlx.sink-reshapes",
             "rlx_core.passes.fuse.sink_reshapes:SinkReshapes",
             summary="Regions in the dims of the product that they read through a reshape.",
+            ops=PRODUCTS,
         ),
         PassSpec(
             "rlx.fuse-product-sums",
             "rlx_core.passes.fuse.product_sums:FuseProductSums",
             summary="A product and the sums of a factor, by a library.",
+            ops=["rlx.matmul", "rlx.fused_matmul_epilogue"],
         ),
         PassSpec(
             "rlx.fuse-weight-loads",
             "rlx_core.passes.fuse.weight_loads:FuseWeightLoads",
             summary="A product and the computation of its weight from narrower data.",
+            ops=["rlx.matmul"],
         ),
         PassSpec(
             "rlx.fuse-matmul-epilogue",
             "rlx_core.passes.fuse.matmul_epilogue:FuseMatMulEpilogue",
             summary="A product and the element-wise region after it.",
+            ops=PRODUCTS,
         ),
         PassSpec(
             "rlx.fuse-loops",
@@ -175,11 +193,13 @@ def rlx_passes() -> list[PassSpec]:
             "rlx.unfuse-regions",
             "rlx_core.passes.fuse.unfuse_regions:UnfuseRegions",
             summary="Element-wise regions become chains again.",
+            ops=["rlx.elementwise_region"],
         ),
         PassSpec(
             "rlx.clip-regions",
             "rlx_core.passes.fuse.unfuse_regions:ClipRegions",
             summary="Regions above the limits become chains again.",
+            ops=["rlx.elementwise_region"],
         ),
         PassSpec(
             "rlx.legalize", "rlx_core.pipeline.legalize:Legalize", summary="Everything gets a kernel of the target."
@@ -215,6 +235,9 @@ def rlx_exporters() -> list[ExporterSpec]:
         ExporterSpec("rlx.package", "rlx_core.files.packages.packing:export_file", suffixes=[".rlxpack"]),
     ]
 
+
+PRODUCTS = ("rlx.matmul", "rlx.fused_matmul_bias_act", "rlx.folded_matmul", "rlx.fused_matmul_prologue")
+"""Products that may compute an element-wise region."""
 
 CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 

@@ -12,20 +12,26 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = [
     "CORE",
     "FUNCTIONS",
+    "OPERATORS",
     "PLUGIN_KIT",
     "SPELLINGS",
+    "LazyTable",
     "absent",
     "found_at",
+    "lazy_modules",
     "lazy_names",
     "listed",
     "place_of",
     "reexports",
 ]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def listed(rows: Mapping[str, str]) -> dict[str, str]:
@@ -57,14 +63,22 @@ FUNCTIONS = listed(
         "rlx_core.ops.complex": "complex_abs complex_norm_sq make_complex",
         "rlx_core.ops.pairs.pairs": "view_as_complex view_as_real",
         "rlx_core.ops.selection": "optimization_barrier stop_gradient straight_through where",
-        "rlx_core.ops.array_api": (
-            "all any arange argmax argmin argsort asarray astype broadcast_to ceil clip concat conj conjugate "
-            "count_nonzero cumulative_prod cumulative_sum diag diff empty empty_like expand_dims eye flip floor "
-            "from_dlpack imag linspace logsumexp matrix_transpose max mean meshgrid min moveaxis nonzero permute_dims "
-            "positive broadcast_arrays diagonal pad prod put_along_axis real repeat reshape roll round searchsorted sort "
-            "split squeeze stack std sum swapaxes take take_along_axis tile top_k tril triu trunc unique_all unique_counts "
-            "unique_inverse unique_values unstack var"
+        "rlx_core.ops.along_axis": "put_along_axis",
+        "rlx_core.ops.array_creation": "arange asarray empty empty_like eye from_dlpack linspace meshgrid",
+        "rlx_core.ops.array_elementwise": "ceil clip conj conjugate floor imag positive real round trunc",
+        "rlx_core.ops.array_search": (
+            "argmax argmin argsort nonzero searchsorted sort take take_along_axis top_k unique_all unique_counts "
+            "unique_inverse unique_values"
         ),
+        "rlx_core.ops.array_shapes": (
+            "broadcast_arrays broadcast_to diag diagonal expand_dims flip matrix_transpose moveaxis pad permute_dims repeat "
+            "reshape roll split squeeze stack swapaxes tile unstack"
+        ),
+        "rlx_core.ops.array_statistics": (
+            "all any astype count_nonzero cumulative_prod cumulative_sum diff logsumexp max mean min prod std sum var"
+        ),
+        "rlx_core.ops.movement": "concat",
+        "rlx_core.ops.rearrange": "tril triu",
         "rlx_core.ops.array_info": "can_cast finfo iinfo isdtype result_type",
         "rlx_core.ops.creation": "full full_like iota one_hot ones ones_like zeros zeros_like",
         "rlx_core.ops.at": "at",
@@ -99,6 +113,16 @@ FUNCTIONS = listed(
 )
 """Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once. `CORE` has those of
 the same names that `rlx_core` offers instead."""
+
+OPERATORS = FUNCTIONS | {
+    **dict.fromkeys(("astype", "matrix_transpose"), "rlx_core.ops.operators"),
+    **{name: f"rlx_core.ops.{name}" for name in ("getitem", "setitem")},
+    "array_namespace": "rlx_core.ops.array_info",
+    "device": "rlx_core.ops.device:device_of",
+    "dim_value": "rlx_core.ops.creation",
+    "to_device": "rlx_core.ops.device",
+}
+"""Functions of the operators and methods of arrays, by the operator's name in the Python Array API."""
 
 SPELLINGS = {
     "rlx.cast": "astype",
@@ -206,19 +230,41 @@ CORE = listed(
 }
 
 
-def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
+def place_of(places: Mapping[K, str], name: K) -> tuple[str, str]:
     """Return the module and the attribute of a public name; the attribute is empty where the name is the module itself.
 
     A place is `module`, `module:attribute`, or `module:` for a module.
     """
     module, colon, attribute = places[name].partition(":")
-    return module, attribute if colon else name
+    return module, attribute if colon else str(name)
 
 
 def found_at(module: str, attribute: str) -> Any:
     """Import a module and return its attribute, or the module if the attribute is empty."""
     imported = importlib.import_module(module)
     return getattr(imported, attribute) if attribute else imported
+
+
+class LazyTable(dict[K, V]):
+    """A dictionary whose entries are imported when they are first read.
+
+    Args:
+        places: Key → the entry's place, as `place_of` reads it.
+    """
+
+    def __init__(self, places: Mapping[K, str]) -> None:
+        super().__init__()
+        self.places = places
+
+    def __missing__(self, key: K) -> V:
+        # Set once: of two threads that import an entry, both get the first one's.
+        return self.setdefault(key, found_at(*place_of(self.places, key)))
+
+
+def lazy_modules(package: str, modules: Iterable[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for a package whose modules are imported when they are first read as its attributes."""
+    get, names, _ = lazy_names(package, {name: f"{package}.{name}:" for name in modules})
+    return get, names
 
 
 def lazy_names(
@@ -273,7 +319,7 @@ def offered(module: str, name: str) -> Any:
 
     Not kept in the module: plugins can be blocked and changed while the process lives.
     """
-    if module != "rlx_core" or name.startswith("_"):
+    if module != "rlx_core" or name.startswith("_") or is_submodule(module, name):
         return None
     return importlib.import_module("rlx_core.plugins.offered").offered_function(name)  # rlx imports no plugin by itself
 

@@ -115,16 +115,21 @@ def imports(tree: ast.AST, is_late: bool = False) -> Iterator[tuple[ast.Import |
 
 
 def module_graph(paths: Iterable[Path]) -> dict[str, set[str]]:
-    """Module → the modules that it imports, sooner or later."""
+    """Module → the modules that it imports, sooner or later, also as attributes of a package (decision 0078)."""
     files = {within(path): path for path in paths}
     graph: dict[str, set[str]] = {}
     for name, path in files.items():
         found: set[str] = set()
-        for node, _ in imports(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        for node, _ in imports(tree):
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif node.module:
                 found |= {s if (s := f"{node.module}.{alias.name}") in files else node.module for alias in node.names}
+        packages = {each.rpartition(".")[2]: each for each in found}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
+                found.add(f"{packages[node.value.id]}.{node.attr}")
         graph[name] = found & files.keys() - {name}
     return graph
 
@@ -159,14 +164,14 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
 
 NATIVE = (
     ("packs", "machine", "threads"),
-    ("contract", "work"),
+    ("contract",),
+    ("work",),
     ("table",),
     ("llvm",),
     ("scalars", "movement"),
     ("loops", "scans", "ordering", "indexing", "fourier", "systems", "control", "runtime"),
     ("products",),
     ("attention",),
-    ("kernels",),
     ("listing", "replay", "sharing", "tuning"),
 )
 """Folders and modules of the CPU's native tier, from the bottom up: each imports only itself and what is below it."""

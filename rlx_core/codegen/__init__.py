@@ -12,6 +12,7 @@ from rlx_core.public import lazy_names, listed
 
 if TYPE_CHECKING:
     from rlx_core.codegen.formula import Formula as Formula
+    from rlx_core.codegen.formula import flops_of as flops_of
     from rlx_core.codegen.formula import formula_of as formula_of
     from rlx_core.codegen.interpret import run_kernel as run_kernel
     from rlx_core.codegen.layout import kernel_of as kernel_of
@@ -28,7 +29,7 @@ else:
         __name__,
         listed(
             {
-                "rlx_core.codegen.formula": "Formula formula_of",
+                "rlx_core.codegen.formula": "Formula flops_of formula_of",
                 "rlx_core.codegen.interpret": "run_kernel",
                 "rlx_core.codegen.layout": "kernel_of",
                 "rlx_core.codegen.loops": "Kernel",

@@ -18,6 +18,7 @@ from attrs import field
 from rlx_core.codegen.expand import REDUCTIONS, SCALARS, expanded
 from rlx_core.codegen.in_parts import PARTS
 from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Reduce
+from rlx_core.codegen.scalars.long import LONG
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import DType, i64, u64
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Value, infer
@@ -36,7 +37,10 @@ from rlx_core.ops.selection import StopGradient, StraightThrough
 from rlx_core.ops.structural import Expand, Reduction, Reshape, Sum, Transpose
 from rlx_core.system.records import define, frozen
 
-__all__ = ["Affine", "Formula", "Read", "Term", "Write", "formula_of"]
+__all__ = ["Affine", "Formula", "Read", "Term", "Write", "flops_of", "formula_of"]
+
+FUNCTION_FLOPS: Final = 10
+"""Operations of a transcendental function."""
 
 
 @frozen
@@ -147,6 +151,14 @@ def formula_of(op: Op, types: tuple[TensorType | None, ...], *, is_for_all: bool
         return _lowered(graph, op.name.partition(".")[2] or op.name, positions, is_for_all, infer(op, types))
     except NoFormula:
         return None
+
+
+def flops_of(op: Op, types: tuple[TensorType | None, ...]) -> int | None:
+    """Return the estimated operations of the op's kernel on one element, or `None` if it is not one kernel."""
+    formula = formula_of(op, types)
+    if formula is None:
+        return None
+    return sum(FUNCTION_FLOPS if type(t.op) in LONG else 1 for t in formula.terms if isinstance(t, Apply))
 
 
 def _lowered(

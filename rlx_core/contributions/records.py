@@ -98,11 +98,17 @@ class RuleSpec(Contribution):
 
 @frozen
 class PassSpec(Contribution):
-    """A pass; `load` leads to its class. With `stage="hir"` it extends the model-building level."""
+    """A pass; `load` leads to its class. With `stage="hir"` it extends the model-building level.
+
+    Args:
+        ops: Ops, by name, without any of which it leaves a program of MIR as it is: it is then not even imported. Such a pass
+            requires at most that programs are lowered, ensures and invalidates nothing, and names no neighbours.
+    """
 
     name: str = field(validator=domain_name)
     load: LazyRef = field(converter=reference)
     stage: Literal["hir", "mir", "lir"] | None = field(default=None, validator=OneOf(*STAGES, None), kw_only=True)
+    ops: tuple[str, ...] = field(default=(), converter=listed, validator=names, kw_only=True)
 
 
 @frozen

@@ -2,3 +2,15 @@
 
 Imported only when an error is raised.
 """
+
+from typing import TYPE_CHECKING
+
+from rlx_core.public import lazy_modules
+
+if TYPE_CHECKING:
+    from rlx_core.hints import packages
+
+__all__ = ["packages"]
+
+if not TYPE_CHECKING:  # for errors
+    __getattr__, __dir__ = lazy_modules(__name__, __all__)

@@ -7,6 +7,7 @@ A backend runs a `Lir` as it stands, without the optimiser or the planner. This 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from functools import cached_property
 from typing import Literal
 
@@ -23,6 +24,7 @@ __all__ = [
     "Alias",
     "CallManifest",
     "Entry",
+    "IrStage",
     "Lir",
     "OutputDelivery",
     "Phase",
@@ -35,6 +37,18 @@ __all__ = [
     "placement",
     "root_of",
 ]
+
+
+class IrStage(Enum):
+    """The stage of a program: blocks, tensor ops, or ops with a plan."""
+
+    HIR = "hir"
+    MIR = "mir"
+    LIR = "lir"
+
+    def __repr__(self) -> str:
+        return self.name
+
 
 Phase = Literal["prologue", "steady-state", "epilogue"]
 

@@ -13,27 +13,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attrs import evolve, field
 
+from rlx_core import ir
 from rlx_core.errors import FormatError, WrongStageError
 from rlx_core.ir.attributes import Decoder, Encoder
-from rlx_core.ir.bind import bind
 from rlx_core.ir.block import FusionPolicy
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.fingerprint import fingerprint
 from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Builder, Graph, Value, ValueMap, as_results, building
-from rlx_core.ir.hir import lower_hir
-from rlx_core.ir.lir import Lir
+from rlx_core.ir.lir import IrStage, Lir
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir, fingerprint_lir
-from rlx_core.ir.rewrite import copy_nodes, inline
 from rlx_core.ir.shown import Drawn
-from rlx_core.ir.text import print_graph
-from rlx_core.ir.text_lir import print_lir
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType, spec
-from rlx_core.ir.verify import IrStage, RuleViolation, check, raise_faults, verify
-from rlx_core.ir.verify_lir import check_lir, verify_lir
+from rlx_core.ir.verify import RuleViolation, check, raise_faults, verify
 from rlx_core.system.records import frozen
 
 __all__ = ["HirBuilder", "IrStage", "Module", "expect_graph"]
@@ -85,7 +80,7 @@ class Module(Travels, Drawn):
         Raises:
             VerifyError: The graph or the plan is broken.
         """
-        check_lir(lir)
+        ir.verify_lir.check_lir(lir)
         return cls(IrStage.LIR, lir)
 
     @staticmethod
@@ -154,7 +149,7 @@ class Module(Travels, Drawn):
     def lower_with_map(self, policy: FusionPolicy | None = None) -> tuple[Module, ValueMap]:
         """`lower`, and the map from the values of the HIR graph to those of the MIR graph."""
         self._require(IrStage.HIR, "lowering to MIR")
-        graph, values = lower_hir(self.hir, policy or self.policy)
+        graph, values = ir.hir.lower_hir(self.hir, policy or self.policy)
         return Module.of_mir(graph), values
 
     def plan(self, planner: Callable[[Graph], Lir]) -> Module:
@@ -175,7 +170,7 @@ class Module(Travels, Drawn):
         """
         if self.stage is IrStage.LIR:
             self._require(IrStage.MIR, "binding sizes")
-        return evolve(self, content=bind(self._any_graph, binding)[0])
+        return evolve(self, content=ir.bind.bind(self._any_graph, binding)[0])
 
     def extended(self, build: Callable[..., Any]) -> Module:
         """Return this HIR module with additional nodes: its outputs are `build(*outputs)`.
@@ -187,7 +182,7 @@ class Module(Travels, Drawn):
         builder = Builder(graph.name)
         builder.add_guards(graph.guards)
         values: dict[Value, Value] = {}
-        copy_nodes(builder, graph.nodes, values)
+        ir.rewrite.copy_nodes(builder, graph.nodes, values)
         with building(builder):
             outputs = as_results(build(*(values[v] for v in graph.outputs)))
         return Module.of_hir(builder.finish(outputs), self.policy)
@@ -196,12 +191,16 @@ class Module(Travels, Drawn):
 
     def inspect(self, *, origins: bool = False) -> str:
         """The module as text: its stage, then the graph or the plan."""
-        body = print_lir(self.lir) if self.stage is IrStage.LIR else print_graph(self._any_graph, origins=origins)
+        body = (
+            ir.text_lir.print_lir(self.lir)
+            if self.stage is IrStage.LIR
+            else ir.text.print_graph(self._any_graph, origins=origins)
+        )
         return f"# {self.stage.name}{f', {self.policy}' if self.stage is IrStage.HIR else ''}\n{body}"
 
     def verify(self) -> list[RuleViolation]:
         """Every violated rule of its stage."""
-        return verify_lir(self.lir) if self.stage is IrStage.LIR else verify(self._any_graph, self.stage)
+        return ir.verify_lir.verify_lir(self.lir) if self.stage is IrStage.LIR else verify(self._any_graph, self.stage)
 
     def fingerprint(self, context: Mapping[str, object] | None = None) -> str:
         """Digest of its function (see `fingerprint.py`)."""
@@ -285,7 +284,7 @@ class HirBuilder:
 
     def wrap(self, graph: Graph, operands: Mapping[str, Value]) -> tuple[Value, ...]:
         """Copy a MIR graph node by node and return its outputs; inputs that are not in `operands` become inputs of the module."""
-        return inline(self._builder, graph, operands)
+        return ir.rewrite.inline(self._builder, graph, operands)
 
     def __enter__(self) -> Self:
         self._scope = building(self._builder)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from rlx_core import ir
 from rlx_core.errors import Fact, NonFiniteError
 from rlx_core.ir.graph import Graph, Node, Value
-from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Source
 from rlx_core.system.context import assigned
@@ -142,7 +142,7 @@ def _locate(graph: Graph, arrays: Mapping[str, np.ndarray], check: Check) -> _Lo
     inputs = {name: array for name, array in arrays.items() if name in graph.input_types}
     params = {name: array for name, array in arrays.items() if name in graph.param_types}
     try:
-        interpret(graph, inputs, params, rounded=look)
+        ir.interpret.interpret(graph, inputs, params, rounded=look)
     except _Located as located:
         return located
     return None

@@ -10,10 +10,11 @@ the override rules of a type checker.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
 
@@ -30,7 +31,19 @@ from rlx_core.ir.travel import Travels
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen, spelt
 
-__all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
+__all__ = [
+    "ZERO",
+    "Category",
+    "Op",
+    "OpModules",
+    "Operand",
+    "Rule",
+    "Zero",
+    "define_op",
+    "field",
+    "names_of",
+    "operand_names",
+]
 
 Rule = Callable[..., Any] | None
 """A rule slot: a method with the op's own arity, or `None` for "derive it"."""
@@ -277,6 +290,34 @@ def _declared_operands(op: type[Op]) -> tuple[Operand, ...]:
         for p in parameters
         if p.kind is not kinds.KEYWORD_ONLY
     )
+
+
+@cache
+def names_of(op: type[Op]) -> frozenset[str]:
+    """Return the names of an op and of its base classes, or the class names of those that are no ops themselves."""
+    return frozenset(vars(each).get("name") or each.__name__ for each in op.__mro__ if issubclass(each, Op))
+
+
+@frozen(eq=False)
+class OpModules:
+    """Modules that register rules or kernels of ops, imported when one of the ops is looked up.
+
+    Attributes:
+        ops: Module → the names of its ops, or a class name for a base class. Modules of one op are in the order in which they
+            register.
+    """
+
+    ops: Mapping[str, str]
+    _loaded: set[type[Op] | None] = field(factory=set, init=False)
+
+    def load(self, op: type[Op] | None = None) -> None:
+        """Import the modules of an op, or all modules."""
+        if op in self._loaded:
+            return
+        for module, names in self.ops.items():
+            if op is None or not names_of(op).isdisjoint(names.split()):
+                importlib.import_module(module)
+        self._loaded.add(op)
 
 
 def operand_names(op: Op | type[Op], count: int) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Tables that a later layer fills, so that this layer can call functions of modules on which it must not depend."""
+"""Tables that a later layer fills, so that this layer can call functions of modules on which it must not depend.
+
+Their modules are imported on the first missing key; those of `OpModules` by the op that is looked up.
+"""
 
 from __future__ import annotations
 

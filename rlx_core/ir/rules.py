@@ -15,7 +15,7 @@ from rlx_core.errors import Fact, MissingRuleError, PluginError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.mesh import Mesh
-from rlx_core.ir.op import Op
+from rlx_core.ir.op import Op, OpModules
 from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
@@ -48,10 +48,14 @@ class RuleTable:
     ...     return 0
     >>> flops.rule(Op).__name__
     'none'
+
+    Args:
+        name: For errors.
+        modules: The modules of its rules, if they are imported by op.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, modules: OpModules | None = None) -> None:
+        self.name, self._modules = name, modules
         self._rules: dict[type[Op], Callable[..., Any]] = {}
 
     def __call__(self, *ops: type[Op]) -> Callable[[_F], _F]:
@@ -77,6 +81,8 @@ class RuleTable:
 
     def find(self, op: type[Op]) -> Callable[..., Any] | None:
         """The rule of the nearest class among `op` and its bases."""
+        if self._modules is not None:
+            self._modules.load(op)
         return next((self._rules[base] for base in op.__mro__ if base in self._rules), None)
 
     def rule(self, op: type[Op]) -> Callable[..., Any]:

@@ -13,24 +13,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from rlx_core import ir
 from rlx_core.errors import FormatError
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.attributes import Decoder, Encoder, OpTable, flat_bytes
-from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.decoding import made_before
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.graph import Graph, Literal
-from rlx_core.ir.lir import Lir
-from rlx_core.ir.module import Module
+from rlx_core.ir.lir import IrStage, Lir
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir
 from rlx_core.ir.prefix import ALIGNMENT, Prefix
 from rlx_core.ir.provenance import Lines
 from rlx_core.ir.travel import Travels
-from rlx_core.ir.verify import IrStage, check
-from rlx_core.ir.verify_lir import check_lir
+
+if TYPE_CHECKING:
+    from rlx_core.ir.bundle import Bundle
+    from rlx_core.ir.module import Module
 
 __all__ = [
     "FORMAT_VERSION",
@@ -45,10 +46,10 @@ __all__ = [
     "save_chunks",
 ]
 
-Program = Module | Graph | Bundle
+Program: TypeAlias = "Module | Graph | Bundle"
 """The content of a file."""
 
-Stored = Program | Lir | Op | OpFunction[Any] | Literal
+Stored: TypeAlias = "Program | Lir | Op | OpFunction[Any] | Literal"
 """Objects that the format can store, which are `Travels`; pickles contain parts of programs in it."""
 
 Bytes = bytes | memoryview
@@ -86,10 +87,6 @@ def _content(stored: Travels, encoder: Encoder) -> dict[str, Json]:
     match stored:
         case Graph():
             return {"kind": "graph", "graph": encoder.graph(stored)}
-        case Module():
-            return {"kind": "module", **stored.encoded(encoder)}
-        case Bundle():
-            return {"kind": "bundle", **stored.encoded(encoder)}
         case Lir():
             return {"kind": "plan", "plan": encode_lir(stored, encoder)}
         case Op():
@@ -98,6 +95,10 @@ def _content(stored: Travels, encoder: Encoder) -> dict[str, Json]:
             return {"kind": "function", "op": [stored.op.name, stored.op.version]}
         case Literal():
             return {"kind": "literal", "literal": encoder.value(stored)}
+        case ir.module.Module():
+            return {"kind": "module", **stored.encoded(encoder)}
+        case ir.bundle.Bundle():
+            return {"kind": "bundle", **stored.encoded(encoder)}
         case _:
             raise AssertionError(f"{type(stored).__name__} travels, and has no form")
 
@@ -139,7 +140,7 @@ def load(data: Bytes, ops: OpTable) -> Program:
         VerifyError: The program breaks the rules of its stage.
     """
     stored = load_stored(data, ops)
-    if not isinstance(stored, Program):
+    if not isinstance(stored, ir.module.Module | Graph | ir.bundle.Bundle):
         raise FormatError(f"file: it holds a part of a program ({type(stored).__name__}), not a program")
     return stored
 
@@ -151,15 +152,15 @@ def load_stored(data: Bytes, ops: OpTable) -> Stored:
     match header.get("kind"):
         case "graph":
             graph = decoder.graph(header.get("graph"))
-            check(graph, IrStage.HIR)  # a bare graph may hold blocks; every MIR graph is HIR as well
+            ir.verify.check(graph, IrStage.HIR)  # a bare graph may hold blocks; every MIR graph is HIR as well
             return graph
         case "module":
-            return Module.decoded(header, decoder)
+            return ir.module.Module.decoded(header, decoder)
         case "bundle":
-            return Bundle.decoded(header, decoder)
+            return ir.bundle.Bundle.decoded(header, decoder)
         case "plan":
             lir = decode_lir(header.get("plan"), decoder)
-            check_lir(lir)
+            ir.verify_lir.check_lir(lir)
             return lir
         case "op":
             return decoder.op(header.get("op"))

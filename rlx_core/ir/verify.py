@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from typing import Final
 
 from attrs import field
@@ -19,22 +18,12 @@ from rlx_core.ir.block import Block
 from rlx_core.ir.declared_kinds import kind_faults
 from rlx_core.ir.dims import collecting_guards, free_symbols
 from rlx_core.ir.graph import Graph, GraphArgument, Node, Value, infer, nested_graphs, symbols_inside
+from rlx_core.ir.lir import IrStage
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
 __all__ = ["IrStage", "RuleViolation", "check", "fault_at", "raise_faults", "verify"]
-
-
-class IrStage(Enum):
-    """The stage of a program: blocks, tensor ops, or ops with a plan."""
-
-    HIR = "hir"
-    MIR = "mir"
-    LIR = "lir"
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 @frozen(repr=False)

@@ -14,7 +14,7 @@ from rlx_core.ops import batch_norm as _batch_norm
 from rlx_core.ops import normalization
 from rlx_core.ops.arguments import number, whole
 from rlx_core.ops.arithmetic import add, divide, multiply, pow, square
-from rlx_core.ops.array_api import pad
+from rlx_core.ops.array_shapes import pad
 from rlx_core.ops.convolution.arguments import Layout, channel_axis, spatially
 from rlx_core.ops.creation import ones, zeros
 from rlx_core.ops.linalg import operand

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from rlx_core import ops
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INEXACT, INTEGERS, DType, f32, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO
-from rlx_core.ops.activation import exp, log
-from rlx_core.ops.complex import complex_abs
 from rlx_core.ops.kinds import Ratio, elementwise, is_complex
 from rlx_core.ops.selection import where
 
@@ -47,7 +46,7 @@ def _power_by_base(a: Value, b: Value, y: Value) -> Value:
 def _power_by_exponent(a: Value, b: Value, y: Value) -> Value:
     # This form keeps NaN: its logarithm is NaN.
     has_none = a == 0 if a.dtype.is_complex else a <= 0
-    return where(has_none, 0, y * log(where(has_none, 1, a)))
+    return where(has_none, 0, y * ops.log(where(has_none, 1, a)))
 
 
 def _chosen(wins: Value, loses: Value, y: Value) -> Value:
@@ -139,7 +138,7 @@ reciprocal = elementwise(
 @checked_call
 def abs(x: Any) -> Any:
     """|x|; of a complex value its modulus, which is real."""
-    return complex_abs(x) if is_complex(x) else absolute(x)
+    return ops.complex_abs(x) if is_complex(x) else absolute(x)
 
 
 @checked_call
@@ -147,7 +146,7 @@ def sign(x: Any) -> Any:
     """-1, 0 or 1 by the sign of x; of a complex value the number of modulus 1 in its direction, 0 of 0."""
     if not is_complex(x):
         return real_sign(x)
-    modulus = complex_abs(x)
+    modulus = ops.complex_abs(x)
     return divide(x, where(modulus == 0, 1, modulus))
 
 
@@ -187,7 +186,7 @@ def _over_distance(numerator: Value, a: Value, b: Value) -> Ratio:
 
 def _weight(a: Value, y: Value) -> Value:
     # -inf - -inf is NaN; with y replaced there, e^(a-y) is 0, which is correct.
-    return exp(a - where(y == -math.inf, 0, y))
+    return ops.exp(a - where(y == -math.inf, 0, y))
 
 
 hypot = elementwise(

@@ -34,7 +34,6 @@ from rlx_core.ops.arguments import listed, whole
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.conversion import as_dtype, bilinear_jvp, conjugate
 from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, is_complex, promoted
-from rlx_core.ops.operators import install
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import reshape, sum_axes, sum_to, transpose
 from rlx_core.ops.validators import optional_dtype
@@ -343,7 +342,5 @@ def outer(a: Any, b: Any) -> Any:
         raise ShapeError(f"outer: takes two vectors, not {a.ndim} and {b.ndim} axes")
     return dot_general(a, b)
 
-
-install(matmul=matmul)
 
 OPS = (MatMul, DotGeneral)

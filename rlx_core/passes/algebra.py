@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bool_, f16, f32, i8, i32
 from rlx_core.ir.graph import Value

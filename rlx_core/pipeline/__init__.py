@@ -5,3 +5,15 @@ registry by name. `config/` is the user's configuration, `select/` the choice of
 driver, `compile.py` and `job.py`, is here. Packages import from `kernels`, `backend`, `dispatch` and `config_reading` of this
 folder.
 """
+
+from typing import TYPE_CHECKING
+
+from rlx_core.public import lazy_modules
+
+if TYPE_CHECKING:
+    from rlx_core.pipeline import dynamic, interpreted, legalize, plan
+
+__all__ = ["dynamic", "interpreted", "legalize", "plan"]
+
+if not TYPE_CHECKING:  # a program from a cache needs none of them
+    __getattr__, __dir__ = lazy_modules(__name__, __all__)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import evolve, field
 
+from rlx_core import pipeline
 from rlx_core.errors import PluginError
 from rlx_core.errors.contained import contained
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Lines, Source
+from rlx_core.pipeline import planning
 from rlx_core.pipeline.config.records import MemoryConfig
 from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Backend, ObjectStore, Program, Target
@@ -67,11 +69,9 @@ class CompiledProgram:
         """The planned program for one binding of the sizes."""
         if not self.is_template:
             return self.lir
-        from rlx_core.pipeline.dynamic import specialize  # here, because most programs have fixed sizes
-
         start = time.perf_counter()
         with collecting_seldom():
-            specialized = specialize(self.lir, binding, self.target, options=plan_options(self.memory))
+            specialized = pipeline.dynamic.specialize(self.lir, binding, self.target, options=plan_options(self.memory))
         self._log("specialize", sizes=binding, seconds=time.perf_counter() - start)
         return specialized
 
@@ -87,9 +87,7 @@ class CompiledProgram:
             except PluginError as error:
                 if not self._pass_over(error):
                     raise
-            from rlx_core.pipeline.dynamic import replanned  # here, because few programs need it
-
-            lir = replanned(lir, self.target, plan_options(self.memory))
+            lir = pipeline.dynamic.replanned(lir, self.target, plan_options(self.memory))
 
     def _pass_over(self, error: PluginError) -> bool:
         """Return whether an error is about the code of a row that can be passed over, which is done."""
@@ -118,11 +116,10 @@ class CompiledProgram:
         return self.preparing[0]
 
     def _preparing(self, prepare: Graph) -> CompiledProgram:
-        from rlx_core.pipeline.planning.planner import make_lir  # here, because few programs have parameters to prepare
-        from rlx_core.pipeline.planning.prepare import computed_graph
-
         options = plan_options(self.memory)
-        lir = make_lir(computed_graph(prepare), self.target, options=options, resolved=self.lir.options)
+        lir = planning.planner.make_lir(
+            planning.prepare.computed_graph(prepare), self.target, options=options, resolved=self.lir.options
+        )
         return evolve(self, lir=lir, code=[], preparing=[])
 
     def _another(self, lir: Lir) -> Program | None:
@@ -180,6 +177,4 @@ class ProgramCache(Protocol):
 @cache
 def plan_options(memory: MemoryConfig) -> PlanOptions:
     """Return the options of memory planning for a configuration."""
-    from rlx_core.pipeline.planning.planner import PlanOptions  # here, because a cached program has its plan
-
-    return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
+    return planning.planner.PlanOptions(strategy=memory.strategy, alignment=memory.alignment)

@@ -8,18 +8,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rlx_core.contributions import Contribution, KernelSpec, OpSpec, RuleSpec
-from rlx_core.ir.block import Block
+from rlx_core import ir
+from rlx_core.contributions import Contribution, KernelSpec, OpSpec, PassSpec, RuleSpec
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
+from rlx_core.passes import engine
+from rlx_core.pipeline import select
 from rlx_core.pipeline.select.backend import Backend
-from rlx_core.pipeline.select.dispatch import LegalizationTable
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.plugins import PluginHost, Registry
 from rlx_core.plugins.conditions import conditions_of
 from rlx_core.public import CORE, FUNCTIONS
+
+if TYPE_CHECKING:
+    from rlx_core.pipeline.select.dispatch import LegalizationTable
 
 __all__ = ["EXPECTED", "expectation", "kernels_fault", "legalization_tables", "load_op"]
 
@@ -69,7 +73,7 @@ def op_fault(thing: Any, spec: OpSpec, registry: Registry) -> str | None:
 
 
 def block_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
-    if not (isinstance(thing, type) and issubclass(thing, Block)):
+    if not (isinstance(thing, type) and issubclass(thing, ir.block.Block)):
         return f"it is {described(thing)}, and no block: a class made with `define_block`"
     return next(complaints(thing), None)
 
@@ -81,18 +85,22 @@ def contributed_rule_fault(thing: Any, spec: RuleSpec, registry: Registry) -> st
 
 
 def pass_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
-    from rlx_core.passes.engine.base import LirPass, Pass  # here, because a program that is compiled already needs none
-    from rlx_core.passes.engine.rules import RuleSet
-
-    if isinstance(thing, RuleSet):
+    if isinstance(thing, engine.rules.RuleSet):
         return None
-    if not (isinstance(thing, type) and issubclass(thing, Pass | LirPass)):
+    if not (isinstance(thing, type) and issubclass(thing, engine.base.Pass | engine.base.LirPass)):
         return f"it is {described(thing)}, which is neither a pass nor a rule set"
+    properties = (thing.requires - {engine.base.LOWERED}, thing.ensures, thing.invalidates, thing.before, thing.after)
+    if isinstance(spec, PassSpec) and spec.ops and any(properties):
+        return "its record names ops, and it requires more than lowered programs, or it ensures or precedes something"
     return method_fault(thing, "run", "self, graph, context")
 
 
 def legalization_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
-    return None if isinstance(thing, LegalizationTable) else f"it is {described(thing)}, not a LegalizationTable"
+    return (
+        None
+        if isinstance(thing, select.dispatch.LegalizationTable)
+        else f"it is {described(thing)}, not a LegalizationTable"
+    )
 
 
 def backend_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:

@@ -12,8 +12,7 @@ from rlx_core.pipeline.compile import Config, set_up
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.providers import activate_pipeline
 from rlx_core.plugins import PluginHost, Registry
-from rlx_core.transforms.contributed import using
-from rlx_core.transforms.forward import Prepare, preparing
+from rlx_core.transforms.forward import Prepare, preparing, using
 
 if TYPE_CHECKING:
     from rlx_core.passes.engine.base import Pass

@@ -13,19 +13,19 @@ import attrs
 import numpy as np
 from attrs import evolve, field
 
+from rlx_core import ir, pipeline
 from rlx_core.errors import FormatError
 from rlx_core.hooks import API_VERSION
 from rlx_core.ir.fingerprint import canonical, digest_of, fingerprint
 from rlx_core.ir.graph import Graph, lines_of, ops_inside
-from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.module import Module
 from rlx_core.ir.provenance import Lines
 from rlx_core.ir.serialize import load_plan, relocated, save
+from rlx_core.passes import engine
+from rlx_core.pipeline import planning, select
 from rlx_core.pipeline.compiled import CompiledProgram, plan_options
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.events import Events
-from rlx_core.pipeline.interpreted import Interpreter
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Backend, Target
@@ -71,9 +71,7 @@ class Job:
     @cached_property
     def plan(self) -> CompilationPlan:
         """The resolved pipeline; not needed for a result from a cache."""
-        from rlx_core.pipeline.plan import resolve_plan  # here, because a cached program has its plan
-
-        return resolve_plan(self.configuration, self.registry, self.target)
+        return pipeline.plan.resolve_plan(self.configuration, self.registry, self.target)
 
     @cached_property
     def packages(self) -> frozenset[str]:
@@ -121,29 +119,25 @@ class Job:
     @property
     def backend_digest(self) -> str:
         """Return the hash of the backend; the interpreter belongs to the core, whose version is in the key."""
-        if isinstance(self.backend, Interpreter):
+        if self.target.name not in self.registry.backends:
             return self.target.name
         return self.registry.digest("backends", self.target.name)
 
     def compile(self) -> CompiledProgram:
         """All passes, the split of parameter work, the plan."""
-        # Here, because a cached program is not compiled.
-        from rlx_core.passes.engine.fusion_report import assert_fusion_clean, fusion_report
-        from rlx_core.pipeline.planning.planner import make_lir
-        from rlx_core.pipeline.planning.prepare import split_prepare
-
         with self.timed("pipeline"):
             plan = self.plan
         with self.timed("kernels"):  # or the first pass that asks the target would seem to take as long as its import
-            self.target.kernels.load()
+            for op in {type(node.op) for node in self.graph.nodes}:
+                self.target.kernels.load(op)
         with self.timed("passes"):
             run = plan.run(self.graph, watch_for(self.configuration.printing, self.events))
-        fusion = fusion_report(self.graph, run, [p.record for p in plan.passes])
+        fusion = engine.fusion_report.fusion_report(self.graph, run, plan.imported_passes)
         if self.configuration.fusion.assert_clean:
-            assert_fusion_clean(fusion, self.configuration.fusion.allowed_misses)
+            engine.fusion_report.assert_fusion_clean(fusion, self.configuration.fusion.allowed_misses)
         with self.timed("plan"):
-            prepared = split_prepare(run.graph, self.target, pinned=tuple(self.donations))
-            lir = make_lir(
+            prepared = planning.prepare.split_prepare(run.graph, self.target, pinned=tuple(self.donations))
+            lir = planning.planner.make_lir(
                 prepared.graph,
                 self.target,
                 output_names=self.output_names,
@@ -156,7 +150,7 @@ class Job:
             lir = self.plan.refine(lir)
         if self.configuration.printing.ir_dump is not None:
             dump(Path(self.configuration.printing.ir_dump), self.graph, run, lir)
-        stages = {"HIR nodes": len(self.graph)} if has_blocks(self.graph) else {}
+        stages = {"HIR nodes": len(self.graph)} if ir.hir.has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
         dispatch = run.notes["dispatch"]
         return self.finished(lir, stages, run.passes, lambda: dispatch, fusion)
@@ -173,7 +167,7 @@ class Job:
             or any(kind in ("kernels", "legalizations") for kind, _ in self.registry.left_out)
         ):
             return None
-        return save(Module.of_lir(compiled.lir), self.lines)
+        return save(ir.module.Module.of_lir(compiled.lir), self.lines)
 
     def restore(self, data: bytes) -> CompiledProgram:
         """The compiled program from its bytes; any fault in them raises.
@@ -196,13 +190,10 @@ class Job:
 
     def survey(self, lir: Lir) -> DispatchReport:
         """Return the dispatch of each op of a program from the cache."""
-        from rlx_core.pipeline.legalize import survey  # here, because few reports need it
-        from rlx_core.pipeline.select.dispatch import DispatchReport
-
         dispatcher = self.plan.dispatcher
         assert dispatcher is not None, "a job has a target"
-        rows, _ = survey(lir.graph, dispatcher)
-        return DispatchReport(self.target.name, tuple(rows))
+        rows, _ = pipeline.legalize.survey(lir.graph, dispatcher)
+        return select.dispatch.DispatchReport(self.target.name, tuple(rows))
 
     def finished(
         self,

@@ -28,6 +28,7 @@ from rlx_core.passes.engine.runner import NO_WATCH, PassesRun, Watch, run_passes
 from rlx_core.pipeline.config.records import STAGES, Configuration, PipelineConfig, split_entry
 from rlx_core.pipeline.config.structure import structure
 from rlx_core.pipeline.contributed import legalization_tables
+from rlx_core.pipeline.deferred import DeferredPass
 from rlx_core.pipeline.placement import Line, check_places, with_included
 from rlx_core.pipeline.providers import CORE, full_name
 from rlx_core.pipeline.select.backend import Target
@@ -49,6 +50,7 @@ class PlannedPass:
         origin: The source of the pipeline, and the position in it.
         plugin: Its provider: name, distribution and version.
         digest: The digest of the record that provides it.
+        may_be_deferred: Whether its record names the ops for which it is imported.
     """
 
     stage: str
@@ -56,6 +58,7 @@ class PlannedPass:
     origin: str
     plugin: str
     digest: str
+    may_be_deferred: bool = False
 
     @property
     def name(self) -> str:
@@ -64,6 +67,14 @@ class PlannedPass:
     @property
     def options(self) -> dict[str, Any]:
         return self.record.options()
+
+    @property
+    def stored_options(self) -> dict[str, Any]:
+        """The options that the hash of the plan covers; of a pass that may be deferred, only other values than the defaults."""
+        if isinstance(self.record, DeferredPass):
+            return {}
+        defaults = type(self.record)().options() if self.may_be_deferred else {}
+        return {name: value for name, value in self.options.items() if name not in defaults or value != defaults[name]}
 
 
 @frozen
@@ -120,6 +131,15 @@ class CompilationPlan:
                         raise TypeError(f"`run` returned {type(program).__name__}, not a Lir")
         return program
 
+    @property
+    def imported_passes(self) -> list[PassRecord]:
+        """Its passes, without the deferred ones that met none of their ops."""
+        records = (
+            p.record.imported if isinstance(p.record, DeferredPass) and p.record.is_imported else p.record
+            for p in self.passes
+        )
+        return [each for each in records if not isinstance(each, DeferredPass)]
+
     @cached_property
     def context(self) -> Context:
         """The context of the passes."""
@@ -139,7 +159,13 @@ class CompilationPlan:
             "pipeline": self.pipeline,
             "target": None if self.target is None else self.target.name,
             "passes": [
-                {"stage": p.stage, "name": p.name, "options": plain(p.options), "plugin": p.plugin, "digest": p.digest}
+                {
+                    "stage": p.stage,
+                    "name": p.name,
+                    "options": plain(p.stored_options),
+                    "plugin": p.plugin,
+                    "digest": p.digest,
+                }
                 for p in self.passes
             ],
             "extensions": [attrs.asdict(each) for each in self.extensions],
@@ -155,8 +181,11 @@ class CompilationPlan:
 
     @cached_property
     def kernel_digest(self) -> str:
-        """The digest of the target's kernels, their providers, and the types that they take."""
-        if self.target is None:
+        """The digest of the target's kernels, their providers, and the types that they take.
+
+        It is empty if the table imports its rows by op: the version of the backend, which `extensions` has, determines them.
+        """
+        if self.target is None or self.target.kernels.is_imported_by_op:
             return ""
         rows = sorted(
             [
@@ -238,7 +267,10 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
     name, table, source = find_pipeline(configuration, registry)
     listed = [line for stage in STAGES for line in lines_of(name, table, stage)]
     lines = with_included(listed, configuration, registry)
-    planned = [plan_pass(configuration, registry, source, line) for line in lines]
+    planned: list[PlannedPass] = []
+    for line in lines:
+        is_lowered = any(LOWERED in p.record.ensures for p in planned)
+        planned.append(plan_pass(configuration, registry, source, line, is_lowered=is_lowered))
     active = [p for p in planned if configuration.fusion.enabled or not p.record.is_fusion]
     left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in active)
     check_unused_options(configuration, planned, registry)
@@ -306,23 +338,37 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
     return name, structure(spec.config, PipelineConfig, f"pipeline {full}", owner), owner
 
 
-def plan_pass(configuration: Configuration, registry: Registry, source: str, line: Line) -> PlannedPass:
-    """One line of a pipeline, resolved."""
+def plan_pass(
+    configuration: Configuration, registry: Registry, source: str, line: Line, *, is_lowered: bool = False
+) -> PlannedPass:
+    """One line of a pipeline, resolved.
+
+    Args:
+        is_lowered: Whether programs are lowered at this line, which is all that a deferred pass may require.
+    """
     where, stage = line.where, line.stage
     name, own_options = split_entry(line.entry, where)
     full = full_name(name)
     kind = kind_of(registry, full, where, source)
-    try:
-        contribution = registry.load(kind, full)
-    except RlxError as error:
-        raise error.with_fact(Fact("used in", where, source)) from error.__cause__
-    record = pass_of(contribution) if isinstance(contribution, RuleSet) else contribution
-    expect_stage(record, full, stage, where, source)
     general = {**configuration.passes.get(full, {}), **configuration.passes.get(full.removeprefix(f"{CORE}."), {})}
     options = {**general, **own_options}
-    instance = structure(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
+
+    def load() -> Any:
+        try:
+            contribution = registry.load(kind, full)
+        except RlxError as error:
+            raise error.with_fact(Fact("used in", where, source)) from error.__cause__
+        record = pass_of(contribution) if isinstance(contribution, RuleSet) else contribution
+        expect_stage(record, full, stage, where, source)
+        said_in = f"{source}, {configuration.origin_of(f'passes.{name}')}"
+        return structure(options, record, f"{where}: {name}", said_in)
+
+    ops = frozenset(registry.passes[full].ops) if full in registry.passes else frozenset()
+    # Without fusion it must be known whether the pass is one.
+    is_deferred = bool(ops) and not options and configuration.fusion.enabled and (is_lowered or stage == "forward")
+    instance = DeferredPass(full, ops, load) if is_deferred else load()
     plugin = provider(registry, kind, full)
-    return PlannedPass(stage, instance, f"{where} of {source}", plugin, registry.digest(kind, full))
+    return PlannedPass(stage, instance, f"{where} of {source}", plugin, registry.digest(kind, full), bool(ops))
 
 
 def kind_of(registry: Registry, full: str, where: str, source: str) -> str:

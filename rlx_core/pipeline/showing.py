@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlx_core import ir
 from rlx_core.errors import FileError
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
+from rlx_core.passes import engine
 from rlx_core.pipeline.config.records import PrintingConfig
 from rlx_core.pipeline.events import Events
 from rlx_core.system.private import is_foreign, write_own
@@ -22,13 +24,11 @@ __all__ = ["dump", "show", "watch_for"]
 
 def watch_for(printing: PrintingConfig, events: Events) -> Watch:
     """Return the observer of a run of passes: listeners, and graphs printed around the named passes."""
-    from rlx_core.ir.text import print_graph  # here, because a cached program runs no pass
-    from rlx_core.passes.engine.runner import Watch
 
     def show_graph(heading: str, graph: Graph) -> None:
-        print(f"== {heading}\n{print_graph(graph)}")
+        print(f"== {heading}\n{ir.text.print_graph(graph)}")
 
-    return Watch(
+    return engine.runner.Watch(
         listeners=(events.on_pass,), show=show_graph, before=frozenset(printing.before), after=frozenset(printing.after)
     )
 
@@ -54,14 +54,11 @@ def dump(directory: Path, source_graph: Graph, run: PassesRun, lir: Lir) -> None
     Raises:
         FileError: The system refuses that, or the directory is another user's link.
     """
-    from rlx_core.ir.text import print_graph  # here, because few programs are dumped
-    from rlx_core.ir.text_lir import print_lir
-
     levels = {
-        "hir": print_graph(source_graph),
-        "mir-before": print_graph(run.lowered or source_graph),
-        "mir": print_graph(lir.graph),
-        "lir": print_lir(lir),
+        "hir": ir.text.print_graph(source_graph),
+        "mir-before": ir.text.print_graph(run.lowered or source_graph),
+        "mir": ir.text.print_graph(lir.graph),
+        "lir": ir.text_lir.print_lir(lir),
     }
     name = re.sub(r"[^\w.-]", "_", source_graph.name)
     try:

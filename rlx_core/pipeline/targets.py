@@ -6,10 +6,9 @@ from functools import partial
 
 from attrs import evolve
 
+from rlx_core import hints, pipeline
 from rlx_core.errors import ConfigError, DeviceError, Fact, PluginError, RlxError
-from rlx_core.hints.packages import known_packages
 from rlx_core.pipeline.contributed import expectation
-from rlx_core.pipeline.interpreted import INTERPRETER, Interpreter, warn_of_interpreter
 from rlx_core.pipeline.select.backend import ABSENT, Backend, Target
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.plugins import PluginHost, Registry, State
@@ -115,8 +114,8 @@ def preferred_target(host: PluginHost) -> tuple[str, Backend]:
     reasons = unusable_backends(host)
     if first is not None or reasons:
         raise first or no_backend(host)
-    warn_of_interpreter(install_command())
-    return INTERPRETER, Interpreter()
+    pipeline.interpreted.warn_of_interpreter(install_command())
+    return pipeline.interpreted.INTERPRETER, pipeline.interpreted.Interpreter()
 
 
 def offered(host: PluginHost) -> list[str]:
@@ -143,7 +142,7 @@ def no_backend(host: PluginHost) -> DeviceError:
 def unusable_backends(host: PluginHost) -> list[tuple[Fact, str | None]]:
     """The backends that are installed and cannot be used, each with the reason and the remedy."""
     unusable = (State.BLOCKED, State.INCOMPATIBLE, State.FAILED)
-    known = known_packages()
+    known = hints.packages.known_packages()
     registry = host.registry()
     result: list[tuple[Fact, str | None]] = [
         (Fact(verdict.state.value, f"{entry.name}: {verdict.reason}", entry.distribution), verdict.mend)
@@ -159,7 +158,7 @@ def unusable_backends(host: PluginHost) -> list[tuple[Fact, str | None]]:
 
 def install_command() -> str | None:
     """The command that installs the backend for this machine's processor."""
-    return next((package.command for package in known_packages().values() if package.command), None)
+    return next((package.command for package in hints.packages.known_packages().values() if package.command), None)
 
 
 def with_contributed_kernels(target: Target, registry: Registry, name: str) -> Target:

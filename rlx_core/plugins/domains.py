@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rlx_core.hints.packages import known_packages
+from rlx_core import hints
 from rlx_core.plugins.entry import PluginEntry, normalized
 
 __all__ = ["Domains", "domain_of", "owners"]
@@ -29,7 +29,7 @@ def rightful(domain: str, entries: tuple[PluginEntry, ...]) -> tuple[PluginEntry
     """Return the plugins that own a domain, among the plugins of one name."""
     if len(entries) == 1:
         return entries
-    package = known_packages().get(f"target.{domain}")
+    package = hints.packages.known_packages().get(f"target.{domain}")
     known = [e for e in entries if package is not None and normalized(e.distribution) == package.name]
     return tuple(known) or entries
 

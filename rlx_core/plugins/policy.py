@@ -10,8 +10,8 @@ from typing import Final
 
 from attrs import field
 
+from rlx_core import hints
 from rlx_core.errors import nearest
-from rlx_core.hints.packages import reinstalling
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin, normalized
 from rlx_core.plugins.states import State, Verdict
 from rlx_core.system.records import frozen
@@ -111,7 +111,8 @@ class PluginPolicy:
                     mend = f"add `{entry.name}` to {source}"
                     return Verdict(State.BLOCKED, f"not allowed by {source}", mend)
         if entry.incompatible is not None:
-            mend = f"{reinstalling(entry.distribution, entry.file, '--upgrade')}, or install an rlx-core that it takes"
+            update = hints.packages.reinstalling(entry.distribution, entry.file, "--upgrade")
+            mend = f"{update}, or install an rlx-core that it takes"
             return Verdict(State.INCOMPATIBLE, entry.incompatible, mend)
         return None
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from attrs import field
 
+from rlx_core import ir
 from rlx_core.errors import Fact, MissingInputError
-from rlx_core.ir.bind import infer_binding
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.pipeline.compiled import CompiledProgram
@@ -171,7 +171,7 @@ class BoundPrograms:
         types = {name: e.type for name, e in self.inputs.items()}
         symbolic = {name: e.type for name, e in self.params.items() if not e.type.is_static}
         arrays_by_name = dict(zip(self.inputs, arrays, strict=True)) | {name: checked[name] for name in symbolic}
-        return infer_binding({**types, **symbolic}, arrays_by_name)
+        return ir.solve.infer_binding({**types, **symbolic}, arrays_by_name)
 
     def _expect_bound(self, checked: Params) -> None:
         if len(checked) == len(self.params):

@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from rlx_core import ir
 from rlx_core.errors import Fact, FormatError, MissingInputError, RlxError, UnknownNameError, nearest
 from rlx_core.errors.contained import reraise
 from rlx_core.errors.lacks import in_our_words
 from rlx_core.ir import nonfinite
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import HostArray, donate_together, donation_text, is_immutable, wrapped
-from rlx_core.ir.bind import infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Graph, leaf_name
@@ -379,7 +379,7 @@ class Executable:
         return arrays
 
     def _shaped(self, flat: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        binding = infer_binding_from_counts(self.inputs, {name: array.size for name, array in flat.items()})
+        binding = ir.solve.infer_binding_from_counts(self.inputs, {name: array.size for name, array in flat.items()})
         shapes = {name: entry.type.bind(binding).static_shape for name, entry in self._inputs.items()}
         return {name: reshaped(self._inputs[name], array, shapes[name]) for name, array in flat.items()}
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from rlx_core import runtime
 from rlx_core.errors import ConfigError, TraceError
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.errors.tracebacks import shorten
@@ -26,7 +27,6 @@ from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.donations import donations_of
 from rlx_core.runtime.executable import Executable
-from rlx_core.runtime.references import made_again
 from rlx_core.runtime.straight import StraightCall
 from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.floating import in_standard_modes
@@ -152,7 +152,7 @@ class Jitted(Generic[P, R_co]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        return made_again(self, self._made)
+        return runtime.references.made_again(self, self._made)
 
     def __copy__(self) -> Jitted[P, R_co]:
         """Return a new function of the same definition, with nothing compiled yet."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from rlx_core import ir
 from rlx_core.ir.element_functions import ElementFunctions
 from rlx_core.ir.graph import Graph, Param, leaf_name
 from rlx_core.ir.graph.program import nested_graphs
-from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.select.backend import ABSENT, Params, Program
@@ -57,7 +57,7 @@ def prepared_on_host(lir: Lir, arrays: Mapping[str, Any], functions: ElementFunc
     if lir.prepare is None:
         return Params(arrays)
     params = {name: np.asarray(arrays[name]) for name in lir.prepare.param_types}
-    values = interpret(lir.prepare, {}, params, functions=functions)
+    values = ir.interpret.interpret(lir.prepare, {}, params, functions=functions)
     return Params(dict(zip(lir.graph.param_types, values, strict=True)))
 
 

@@ -7,7 +7,6 @@ is transformed as if the rule did not exist. An op without any other rule is ref
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from typing import Any, Final, get_args
 
 from attrs import field
@@ -19,26 +18,19 @@ from rlx_core.ir.declared import rule_complaint
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.op import Op
 from rlx_core.ir.rules import Kind, Rules
-from rlx_core.plugins import ContributionFault, PluginHost, Registry, default_host
-from rlx_core.system.context import assigned
+from rlx_core.plugins import ContributionFault, Registry, default_host
 from rlx_core.system.records import frozen
 from rlx_core.transforms.engine import STANDARD, Engine
+from rlx_core.transforms.forward import RULE_HOST
 
-__all__ = ["ContributedRules", "engine_for", "rule_fault", "using"]
+__all__ = ["ContributedRules", "engine_for", "rule_fault"]
 
 KINDS: Final = get_args(Kind)
-
-_host: ContextVar[Callable[[], PluginHost] | None] = ContextVar("plugins with rules", default=None)
-
-
-def using(host: Callable[[], PluginHost]) -> assigned[object]:
-    """Take contributed rules from the plugins of `host`, which is called if any are needed, inside the block."""
-    return assigned(_host, host)
 
 
 def engine_for(graph: Graph) -> Engine:
     """Return the engine for the ops of `graph`: rules of the ops themselves and of the plugins that extend their domains."""
-    host = (_host.get() or default_host)()
+    host = (RULE_HOST.get() or default_host)()
     registry = host.activate_for(*(f"domain.{node.op.name.partition('.')[0]}" for node in graph.nodes))
     specs: dict[tuple[str, str], RuleSpec] = {
         (spec.kind, spec.op): spec for spec in registry.rules.values() if spec.kind in KINDS

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from attrs import evolve, field
 
-import rlx_core.ops.array_api  # noqa: F401  gives values their operators, which rules are written with
 from rlx_core.errors import Fact, MissingRuleError
 from rlx_core.errors.contained import contained
 from rlx_core.ir.dims import Dim

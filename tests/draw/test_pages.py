@@ -14,7 +14,8 @@ from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.module import Module
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.types import spec
-from rlx_core.ops.arithmetic import add, exp
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
 from rlx_core.ops.structural import transpose
 
 X = np.ones((2, 3), np.float32)

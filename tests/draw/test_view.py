@@ -14,7 +14,8 @@ from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.hir import lower_hir
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.types import spec
-from rlx_core.ops.arithmetic import add, exp, multiply, negative
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add, multiply, negative
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -13,7 +13,8 @@ from rlx_core.ir.graph import Builder, Graph, building
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops import standard_ops
-from rlx_core.ops.arithmetic import add, exp
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.structural import reshape, sum_axes
 

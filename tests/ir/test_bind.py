@@ -12,7 +12,8 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import Shape, TensorType, spec
 from rlx_core.ir.verify import IrStage, verify
-from rlx_core.ops.arithmetic import add, exp
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
 from rlx_core.ops.structural import expand, reshape, sum_axes
 
 

@@ -14,7 +14,8 @@ from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.types import spec
-from rlx_core.ops.arithmetic import add, exp, negative, subtract
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add, negative, subtract
 from rlx_core.ops.structural import sum_axes
 
 
@@ -124,7 +125,8 @@ from rlx_core.ir.dims import symbol
 from rlx_core.ir.fingerprint import fingerprint
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.types import spec
-from rlx_core.ops.arithmetic import add, exp
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
 b = Builder()
 x = b.input("x", spec("f32[n, m*n, 3]"))
 with building(b):

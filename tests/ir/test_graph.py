@@ -15,7 +15,8 @@ from rlx_core.ir.serialize import load, save
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.types import spec
 from rlx_core.ir.verify import verify
-from rlx_core.ops.arithmetic import add, exp
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
 from rlx_core.ops.call import Call
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import dim_value

@@ -10,7 +10,8 @@ from rlx_core.ir.hir import has_blocks, lower_hir
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
 from rlx_core.ir.verify import IrStage, verify
-from rlx_core.ops.arithmetic import exp, multiply, negative, subtract
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import multiply, negative, subtract
 
 X, W = np.array([0.1, 0.2, 0.3, 0.4], np.float32), np.full(4, 0.5, np.float32)
 

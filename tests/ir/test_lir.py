@@ -18,7 +18,8 @@ from rlx_core.ir.serialize import load, save
 from rlx_core.ir.text_lir import parse_lir, print_lir
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ir.verify_lir import check_lir, verify_lir
-from rlx_core.ops.arithmetic import add, exp, multiply, negative
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add, multiply, negative
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.structural import reshape, transpose
 from rlx_core.pipeline.planning.planner import make_lir

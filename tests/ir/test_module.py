@@ -8,7 +8,8 @@ from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.module import HirBuilder, IrStage, Module
 from rlx_core.ir.text import parse_graph
 from rlx_core.ir.types import spec
-from rlx_core.ops.arithmetic import exp, negative
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import negative
 
 
 def test_each_stage_gives_its_own_graph(hir):

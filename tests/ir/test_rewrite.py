@@ -6,7 +6,8 @@ from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.rewrite import inline, rebuild
 from rlx_core.ir.types import spec
-from rlx_core.ops.arithmetic import add, exp, negative
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add, negative
 
 
 def keep(node, operands):

@@ -6,7 +6,8 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.text import parse_graph, print_graph
 from rlx_core.ir.types import spec
-from rlx_core.ops.arithmetic import add, exp
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
 from rlx_core.testing.cases import programs
 
 

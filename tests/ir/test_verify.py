@@ -10,7 +10,8 @@ from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Value, buil
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import spec
 from rlx_core.ir.verify import IrStage, check, verify
-from rlx_core.ops.arithmetic import add, exp
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
 from rlx_core.ops.structural import Sum, sum_axes
 from rlx_core.testing.cases import programs
 

@@ -9,7 +9,8 @@ from rlx_core.ir.module import Module
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.models.reflect import binding_manifest, reflect
 from rlx_core.models.variants import ModelComponent, PhaseVariant
-from rlx_core.ops.arithmetic import add, exp
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
 
 
 def test_bindings_and_keys_of_each_phase():

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import rlx_core
+from rlx_core import ops as rlx
 from rlx_core.errors import AxisError, IndexRangeError, RlxError, ShapeError, TraceError
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import TensorType, spec
-from rlx_core.ops import array_api as rlx
 
 X = np.arange(24.0).reshape(2, 3, 4) % 7 - 2
 LINE = np.array([3, 1, 2, 3, 0])

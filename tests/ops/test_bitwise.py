@@ -11,9 +11,6 @@ import pytest
 from rlx_core.errors import DtypeError
 from rlx_core.ir.dtypes import INTEGERS, DType
 from rlx_core.ops import bitwise as ops
-from rlx_core.ops import operators
-
-assert operators.install, "rules are written with operators"
 
 
 def points(d: DType) -> list[int]:

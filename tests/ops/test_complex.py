@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from rlx_core.errors import DtypeError
-from rlx_core.ops import arithmetic, operators
+from rlx_core.ops import arithmetic
 from rlx_core.ops import complex as ops
 from rlx_core.ops.arithmetic import hypot
 from rlx_core.ops.conversion import cast, conjugate, real
 
-assert operators.install, "rules are written with operators"
 Z = np.array([3 + 4j, -1 + 0.5j, 0.25 - 2j])
 
 

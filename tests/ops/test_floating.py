@@ -12,9 +12,7 @@ import rlx_core as rlx
 from rlx_core.errors import DtypeError
 from rlx_core.ir.dtypes import FLOATS, DType
 from rlx_core.ops import floating as ops
-from rlx_core.ops import operators
 
-assert operators.install, "rules are written with operators"
 NAN = math.nan
 
 

@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from rlx_core import ops as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import array_api as rlx
 from rlx_core.ops.structural import sum_axes
 
 RNG = np.random.default_rng(5)

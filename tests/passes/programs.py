@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.graph import Builder, Graph, Param, Value, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.rewrite import inline

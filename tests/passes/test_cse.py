@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.graph import Builder, Graph
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import spec

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, define_op
@@ -11,7 +10,7 @@ from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import negative
 from rlx_core.passes.dead_code import DeadCode
 from rlx_core.passes.engine.base import Context
-from rlx_core.passes.engine.pruning import prune
+from rlx_core.passes.engine.sweep import prune
 
 X = spec("f32[4]")
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.block import Block, define_block
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.interpret import interpret

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder, Graph, GraphArgument, Literal, Value, as_results
 from rlx_core.ir.lir import Lir

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.contributions import LegalizationSpec, PassSpec, PipelineSpec, RuleSetSpec
 from rlx_core.errors import ConfigError, PassOrderError, PluginError, UnknownNameError
 from rlx_core.hooks import hookimpl

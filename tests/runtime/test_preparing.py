@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.runtime import preparing
 
 pytest.importorskip("rlx_cpu", reason="loops are compiled for the CPU")
 
@@ -31,7 +30,7 @@ def refused(*_: object, **__: object) -> NoReturn:
 def test_loops_of_constants_and_parameters_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.float32([1, 2, 3, 4])
     totals = np.cumsum(np.vstack([np.zeros((1, 4), np.float32), W]), axis=0)
-    monkeypatch.setattr(preparing, "interpret", refused)
+    monkeypatch.setattr("rlx_core.ir.interpret.interpret", refused)
     np.testing.assert_allclose(rlx.compile(of_a_constant, rlx.spec("f32[4]"))(x), x + 2, rtol=1e-6)
     compiled = rlx.compile(of_a_parameter, W, rlx.spec("f32[4]"))
     for scale in (1, 2):  # a program is prepared again when its parameters change
@@ -41,7 +40,7 @@ def test_loops_of_constants_and_parameters_are_compiled(monkeypatch: pytest.Monk
 
 
 def test_what_has_no_loop_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparing, "interpret", refused)
+    monkeypatch.setattr("rlx_core.ir.interpret.interpret", refused)
     compiled = rlx.compile(lambda w, x: x @ rlx.exp(w), W, rlx.spec("f32[2, 3]"))
     with pytest.raises(AssertionError, match="the interpreter runs"):
         compiled(np.ones((2, 3), np.float32))

@@ -9,7 +9,8 @@ from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.functions.control.tracing import Function, with_arguments
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
-from rlx_core.ops.array_api import concat, flip, stack
+from rlx_core.ops.array_shapes import flip, stack
+from rlx_core.ops.movement import concat
 from rlx_core.transforms.lifting import as_value, current_builder
 from rlx_core.trees.flatten import expect_function, flatten, same_structure
 

@@ -1,6 +1,6 @@
 """The operators and methods that every array has: values of a program, arrays in memory, and arrays on devices.
 
-They are declared here, and call the functions of the standard ops, which register themselves in `OPERATORS`. So an
+They are declared here, and call the functions of the standard ops by their places (`rlx_core.public.OPERATORS`). So an
 expression has one meaning inside and outside of a program: the same dtype, the same promotion, the same elements.
 """
 
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 from rlx_core.errors import AbsentNameError, TraceError
 from rlx_core.hints.expected import attribute_hint
 from rlx_core.ir.dims import Expr
-from rlx_core.ir.registered import Registered
+from rlx_core.public import OPERATORS as PLACES
+from rlx_core.public import LazyTable
 
 __all__ = ["OPERATORS", "ArrayMethods", "operator"]
 
-OPERATORS: Final[Registered[str, Callable[..., Any]]] = Registered("rlx_core.ops.array_api", "rlx_core.ops.linalg")
-"""Operator or method → function; filled by the package of standard ops, which this layer does not know."""
+OPERATORS: Final[LazyTable[str, Callable[..., Any]]] = LazyTable(PLACES)
+"""Operator or method → function of the standard ops, which this layer does not know."""
 
 
 def operator(name: str) -> Callable[..., Any]:

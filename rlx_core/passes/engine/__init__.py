@@ -5,3 +5,15 @@ passes share: graphs while they change (`splice`, `regroup`, `contraction`, `swe
 anything is fused for it (`fusion`). Authors import from `rlx_core.passes.engine.base` and its neighbours, which stay where they
 are.
 """
+
+from typing import TYPE_CHECKING
+
+from rlx_core.public import lazy_modules
+
+if TYPE_CHECKING:
+    from rlx_core.passes.engine import base, fusion_report, rules, runner
+
+__all__ = ["base", "fusion_report", "rules", "runner"]
+
+if not TYPE_CHECKING:  # a program from a cache runs no pass
+    __getattr__, __dir__ = lazy_modules(__name__, __all__)

@@ -25,8 +25,8 @@ from rlx_core.system.records import frozen
 
 def claims(context: Context, ops: Collection[type[Op]]) -> bool:
     """Return whether the target has kernels for any of `ops`; without a target, or kernels, everything is claimed."""
-    claimed = frozenset() if context.target is None else context.target.kernels.claimed
-    return not claimed or any(op.name in claimed for op in ops)
+    kernels = None if context.target is None else context.target.kernels
+    return not kernels or any(kernels.claims(op) for op in ops)
 
 
 class FusionPass(Pass):

@@ -10,20 +10,11 @@ from collections.abc import Iterable, Sequence
 from attrs import evolve
 
 from rlx_core.ir.graph import Graph, Value
-from rlx_core.ir.op import Op
-from rlx_core.ir.rules import RuleTable
 from rlx_core.ops.control.bodies import part, read_inputs
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
-
-__all__ = ["Pruned", "prune"]
-
-Pruned = tuple[Op, Sequence[Value], Sequence[int]]
-"""A smaller op, its operands, and the places of the results that it still has, in order."""
-
-prune = RuleTable("prune")
-"""`(op, used, *operands) -> Pruned | None`: an op that computes the results that are `used`; `None` if all are needed."""
+from rlx_core.passes.engine.sweep import Pruned, prune
 
 
 @prune(If)

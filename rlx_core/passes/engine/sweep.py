@@ -5,12 +5,21 @@ Nodes are removed as a whole. Single results, and unused operands, are removed o
 
 from __future__ import annotations
 
-from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value
-from rlx_core.ir.rewrite import copy_nodes, guards_over, needed_nodes
-from rlx_core.passes.engine.base import Result
-from rlx_core.passes.engine.pruning import Pruned, prune
+from collections.abc import Sequence
 
-__all__ = ["sweep"]
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value
+from rlx_core.ir.op import Op, OpModules
+from rlx_core.ir.rewrite import copy_nodes, guards_over, needed_nodes
+from rlx_core.ir.rules import RuleTable
+from rlx_core.passes.engine.base import Result
+
+__all__ = ["Pruned", "prune", "sweep"]
+
+Pruned = tuple[Op, Sequence[Value], Sequence[int]]
+"""A smaller op, its operands, and the places of the results that it still has, in order."""
+
+prune = RuleTable("prune", OpModules({"rlx_core.passes.engine.pruning": "rlx.if rlx.while rlx.scan"}))
+"""`(op, used, *operands) -> Pruned | None`: an op that computes the results that are `used`; `None` if all are needed."""
 
 
 def sweep(graph: Graph) -> Result:

@@ -98,7 +98,7 @@ class FusionSearch:
         if node.is_leaf or not node.op.is_pure or node.op.is_barrier or not node.operands:
             return False
         target: Any = self.context.target
-        if target is not None and len(target.kernels):
+        if target is not None and target.kernels:
             kernel = target.kernels.choose(node).kernel
             return kernel is not None and kernel.is_generated
         return formula_of(node.op, node.operand_types) is not None

@@ -12,7 +12,6 @@ from typing import Any
 
 from attrs import evolve
 
-import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op

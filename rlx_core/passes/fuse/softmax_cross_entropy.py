@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ir.dims import product
 from rlx_core.ir.dtypes import i64
 from rlx_core.ir.graph import Node, Value

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ir.graph import Node, Value
 from rlx_core.ops.activation import silu
 from rlx_core.ops.fused import FusedSwiGLU, fused_swiglu

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Node, Value
 from rlx_core.ops.activation import erf, erfc, gelu, gelu_approx, sigmoid, silu, tanh

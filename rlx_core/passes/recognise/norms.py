@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ops.activation import rsqrt, sqrt

@@ -13,12 +13,12 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 import numpy as np
 from attrs import evolve, field
 
+from rlx_core import ir
 from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.errors.contained import reraise
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node, as_results
-from rlx_core.ir.interpret import widened
 from rlx_core.ir.op import Op
 from rlx_core.plugins.faults import ContributionFault, as_fact
 from rlx_core.plugins.use import leave_row_out
@@ -229,7 +229,7 @@ HOST: Final = "host"
 def run_reference(op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
     """A primitive by its NumPy meaning: two-byte floats are widened to f32, computed and rounded once."""
     try:
-        results = as_results(op.reference(*(None if x is None else widened(x) for x in operands)))
+        results = as_results(op.reference(*(None if x is None else ir.tape.widened(x) for x in operands)))
     except Exception as error:  # noqa: BLE001 - contributed code may raise anything; it is raised again, with its owner
         reraise(error, "ops", op.name, "its reference")
     for place, result in zip(as_results(out), results, strict=True):
@@ -257,16 +257,25 @@ class KernelTable:
         plugin: The plugin that contributes them.
         fill: Adds the rows, on the first access: a program from a cache needs few of them, or none, and the
             modules that define kernels are expensive to import.
+        more: Returns the rows for an op, or with `None` all rows; rows in the table are ignored. Called when an
+            op is looked up for the first time, so that only the kernels of a program's ops are imported.
     """
 
     def __init__(
-        self, target: str, *, plugin: str | None = None, fill: Callable[[KernelTable], None] | None = None
+        self,
+        target: str,
+        *,
+        plugin: str | None = None,
+        fill: Callable[[KernelTable], None] | None = None,
+        more: Callable[[type[Op] | None], Iterable[Kernel]] | None = None,
     ) -> None:
         self.target = target
         self.plugin = plugin
         self._rows: dict[type[Op], list[Kernel]] = {}
         self._names: dict[str, Kernel] = {}
         self._fill = fill
+        self._more = more
+        self._extended: set[type[Op] | None] = set()
         self._left_out: list[ContributionFault] = []
         self._failed: dict[str, str] = {}
         self._lock = Lock(f"the table of kernels for {target}")
@@ -307,9 +316,8 @@ class KernelTable:
                 Fact("second", kernel.run.__module__),
             )
         self._names[kernel.name] = kernel
-        rows = self._rows.setdefault(kernel.op, [])
-        rows.append(kernel)
-        rows.sort(key=lambda k: -k.priority)  # stable: first registered wins among equals
+        # A new list, because another thread may read the old one. Stable: first registered wins among equals.
+        self._rows[kernel.op] = sorted([*self._rows.get(kernel.op, ()), kernel], key=lambda k: -k.priority)
 
     def _filled(self) -> dict[str, Kernel]:
         """Return the rows by name, loaded if necessary."""
@@ -323,9 +331,15 @@ class KernelTable:
                     self._rows, self._names, self._fill = table._rows, table._names, None
         return self._names
 
-    def load(self) -> None:
-        """Add all rows now rather than on the first access, and import their modules."""
-        self._filled()
+    def load(self, op: type[Op] | None = None) -> dict[str, Kernel]:
+        """Add the rows for an op, or all rows, and import their modules; return the rows by name."""
+        names = self._filled()
+        if self._more is not None and op not in self._extended and None not in self._extended:
+            with self._lock:
+                for kernel in self._more(op):
+                    self._take(kernel, kernel.plugin)
+                self._extended.add(op)
+        return names
 
     @property
     def name(self) -> str:
@@ -345,7 +359,7 @@ class KernelTable:
         Raises:
             ConfigError: Two rows of one plugin have one name; then none is taken.
         """
-        names, rows = dict(self._filled()), {op: list(row) for op, row in self._rows.items()}
+        names, rows = dict(self._filled()), dict(self._rows)
         try:
             for kernel in other:
                 self._take(kernel, kernel.plugin or plugin)
@@ -375,7 +389,7 @@ class KernelTable:
 
     def candidates(self, op: type[Op]) -> list[Kernel]:
         """The rows for an op, most preferred first; rows of its base classes come after its own."""
-        self._filled()
+        self.load(op)
         return [k for c in op.__mro__ if isinstance(c, type) and issubclass(c, Op) for k in self._rows.get(c, ())]
 
     def choose(self, node: Node) -> KernelSelection:
@@ -444,7 +458,7 @@ class KernelTable:
         Raises:
             NoKernelError: No row has the name: it existed when the plan was made that refers to it.
         """
-        kernel = self._filled().get(name) or (HOST_KERNEL if name == HOST else None)
+        kernel = self._filled().get(name) or self.load().get(name) or (HOST_KERNEL if name == HOST else None)
         if kernel is None:
             raise NoKernelError(
                 f"{self.target}: the plan has the kernel {name}, and there is none of this name",
@@ -453,13 +467,22 @@ class KernelTable:
             )
         return kernel
 
+    def claims(self, op: type[Op]) -> bool:
+        """Return whether a row is for exactly this op, not for one of its base classes."""
+        self.load(op)
+        return op in self._rows
+
     @property
-    def claimed(self) -> frozenset[str]:
-        """The names of the ops that have a kernel; read off the table, so it is never out of date."""
-        return frozenset(kernel.op.name for kernel in self if kernel.op.name)
+    def is_imported_by_op(self) -> bool:
+        """Whether further rows may be imported when an op is looked up."""
+        return self._more is not None
+
+    def __bool__(self) -> bool:
+        """Whether it has, or may import, any rows."""
+        return self._more is not None or bool(self._filled())
 
     def __iter__(self) -> Iterator[Kernel]:
-        return iter(self._filled().values())
+        return iter(self.load().values())
 
     def __len__(self) -> int:
-        return len(self._filled())
+        return len(self.load())

@@ -10,7 +10,7 @@ import pytest
 
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Graph
-from rlx_core.ops.array_api import arange, ones, tril
+from rlx_core.ops import arange, ones, tril
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.selection import where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.op import Op
 from rlx_core.pipeline.backend import (
     Backend,
     Blobs,
@@ -40,17 +41,17 @@ make the kernel slower: 1,024 ops on 1,000 numbers take 65 µs in kernels of 32,
 def kernel_table(is_native: bool) -> KernelTable:
     """All kernels of a tier: the NumPy rows, and for the native tier its own before them; imported when they are needed."""
 
-    def fill(table: KernelTable) -> None:
+    def rows(op: type[Op] | None) -> Iterable[Kernel]:
         from rlx_cpu.kernels import kernels
 
-        if is_native:
-            from rlx_cpu.native.table import native
+        numpy_rows = kernels if op is None else kernels.candidates(op)
+        if not is_native:
+            return numpy_rows
+        from rlx_cpu.native.table import native
 
-            table.merge(native.before(kernels))
-        else:
-            table.merge(kernels)
+        return native.before(numpy_rows, op)
 
-    return KernelTable("cpu", plugin="cpu", fill=fill)
+    return KernelTable("cpu", plugin="cpu", more=rows)
 
 
 def adopt(row: Kernel, is_native: bool) -> Kernel | None:

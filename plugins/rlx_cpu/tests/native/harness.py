@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from attrs import evolve, frozen
 
-import rlx_cpu.native.kernels  # noqa: F401  fills the tables, that of vector functions among them
+import rlx_cpu.native.loops.rows  # noqa: F401  fills the table of vector functions
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder

@@ -10,10 +10,9 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.codegen import print_kernel
 from rlx_core.codegen.meaning import loop_kernel
-from rlx_cpu.native.kernels import native
 from rlx_cpu.native.loops.rows import emit_loop
 from rlx_cpu.native.runtime.steps import layouts
-from rlx_cpu.native.table import emitter_in
+from rlx_cpu.native.table import emitter_in, native
 
 
 def model(x, w, b):

@@ -14,7 +14,7 @@ from .conftest import N, X
 RUNNER = """
 import sys
 
-EMITS = ("rlx_cpu.native.products", "rlx_cpu.native.loops", "rlx_cpu.native.kernels", "rlx_cpu.native.table", "rlx_cpu.kernels",
+EMITS = ("rlx_cpu.native.products", "rlx_cpu.native.loops", "rlx_cpu.native.table", "rlx_cpu.kernels",
          "rlx_cpu.native.runtime.program", "rlx_cpu.native.runtime.steps", "rlx_cpu.native.runtime.own_code",
          "rlx_cpu.packaged.writing", "rlx_cpu.packaged.linking", "rlx_core.passes.fuse", "rlx_core.codegen.loops")
 

@@ -5,14 +5,36 @@ from __future__ import annotations
 import numpy as np
 
 from rlx_core.ir.graph import Node
+from rlx_core.ir.op import Op, OpModules
 from rlx_core.ops.kinds import Elementwise
-from rlx_core.pipeline.kernels import Condition, KernelTable, condition
-from rlx_core.run.control import control_rows
+from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable, condition
 
 __all__ = ["BLAS", "FLOAT", "LIBRARY", "has_reference", "has_ufunc", "kernels", "last_axis", "one_dtype"]
 
-kernels = KernelTable("cpu", plugin="cpu")
-control_rows(kernels)
+MODULES = OpModules(
+    {
+        "rlx_cpu.kernels.reference": "Op",
+        "rlx_cpu.kernels.control": "rlx.if rlx.while rlx.scan",
+        "rlx_cpu.kernels.elementwise": "Elementwise",
+        "rlx_cpu.kernels.reduction": "rlx.sum rlx.mean rlx.reduce_max rlx.reduce_min",
+        "rlx_cpu.kernels.linalg": "rlx.matmul rlx.dense_solve rlx.batched_dense_solve",
+        "rlx_cpu.kernels.fourier": "rlx.fft rlx.real_fft rlx.inverse_real_fft",
+        "rlx_cpu.kernels.indexing": "rlx.gather",
+        "rlx_cpu.kernels.normalization": "rlx.softmax rlx.log_softmax rlx.layer_norm rlx.rms_norm",
+        "rlx_cpu.kernels.attention": "rlx.attention",
+        "rlx_cpu.kernels.fused": "rlx.fused_matmul_bias_act rlx.fused_residual_ln",
+    }
+)
+"""The modules of NumPy kernels."""
+
+
+def imported(op: type[Op] | None) -> tuple[Kernel, ...]:
+    """Import the modules of an op, which register their kernels."""
+    MODULES.load(op)
+    return ()
+
+
+kernels = KernelTable("cpu", plugin="cpu", more=imported)
 
 FLOAT = "f32 f64"
 BLAS = "f32 f64 c64 c128"

@@ -195,6 +195,7 @@ class Emitted:
             read.
         notes: Choices for reports (tile shapes, for example): numbers and words.
         foreign: Symbols of functions of other libraries that it calls, each with the name that loads its address.
+        flops: Estimated operations of a loop kernel on one element; `None` for other kernels.
         words: Sizes that are passed in every call, as text, in the order of their words in memory (`llvm.sizes`).
     """
 
@@ -210,6 +211,7 @@ class Emitted:
     parts: int = 0
     prologue: str | None = None
     notes: Mapping[str, Any] = field(factory=dict)
+    flops: int | None = None
     words: tuple[str, ...] = field(default=(), repr=False)
     foreign: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 

@@ -47,9 +47,9 @@ from rlx_core.pipeline.kernels import emitter_of
 from rlx_core.system.records import frozen
 from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.contract import Emit
-from rlx_cpu.native.kernels import native
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import ISAS, Isa
+from rlx_cpu.native.table import native
 
 __all__ = ["TABLE", "differences", "hashes", "read_table"]
 

@@ -10,14 +10,13 @@ identifies its package without an import.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack
 
 from attrs import evolve
 
-from rlx_core.ir.op import Op
+from rlx_core.ir.op import Op, OpModules
 from rlx_core.pipeline.kernels import Emitting, Kernel, KernelTable, emitter_of
 from rlx_core.pipeline.select.kernels import TraitWords
 from rlx_cpu.native.contract import Emit, EmitSized
@@ -38,12 +37,19 @@ class NativeTable(KernelTable):
 
     Args:
         filled_by: The module that registers them all, imported when a row is first requested: a program whose code is
-            cached needs none. It allows the table to be imported without llvmlite; the table then has no rows.
+            cached needs none. It allows the table to be imported without llvmlite; the table then has no rows. Or the modules
+            that register them, imported by the ops of a program.
     """
 
-    def __init__(self, filled_by: str | None = None) -> None:
-        super().__init__("cpu", plugin="cpu")
-        self._filled_by = filled_by
+    def __init__(self, filled_by: str | OpModules | None = None) -> None:
+        super().__init__("cpu", plugin="cpu", more=self._imported)
+        self._modules = OpModules({filled_by: "Op"}) if isinstance(filled_by, str) else filled_by
+
+    def _imported(self, op: type[Op] | None) -> tuple[Kernel, ...]:
+        """Import the modules of an op, which register their rows."""
+        if self._modules is not None and reason_without() is None:
+            self._modules.load(op)
+        return ()
 
     def register(
         self, *ops: type[Op], name: str | None = None, sized: EmitSized | None = None, **traits: Unpack[TraitWords]
@@ -65,20 +71,44 @@ class NativeTable(KernelTable):
 
         return add
 
-    def before(self, others: Iterable[Kernel]) -> Iterator[Kernel]:
-        """The native rows, and those of another table that step back behind them."""
-        yield from self
+    def before(self, others: Iterable[Kernel], op: type[Op] | None = None) -> Iterator[Kernel]:
+        """The native rows, of one op or all, and those of another table that step back behind them."""
+        yield from self if op is None else self.candidates(op)
         yield from (evolve(kernel, priority=kernel.priority - STEP_BACK) for kernel in others)
 
-    def _filled(self) -> dict[str, Kernel]:
-        if self._filled_by is not None and reason_without() is None:
-            importlib.import_module(self._filled_by)
-            self._filled_by = None
-        return self._names
 
+MODULES: Final = OpModules(
+    {
+        "rlx_cpu.native.loops.rows": "Op",
+        "rlx_cpu.native.movement.boxes": (
+            "rlx.narrow rlx.expand rlx.transpose rlx.diagonal rlx.sliding_windows rlx.full rlx.reshape "
+            "rlx.optimization_barrier rlx.concat rlx.flip rlx.roll rlx.tile rlx.repeat rlx.pad"
+        ),
+        "rlx_cpu.native.movement.windows": "rlx.dynamic_slice rlx.dynamic_update_slice",
+        "rlx_cpu.native.products.gemm": "rlx.matmul rlx.fused_matmul_bias_act",
+        "rlx_cpu.native.products.gemm_epilogue": "rlx.fused_matmul_epilogue rlx.folded_matmul",
+        "rlx_cpu.native.products.gemm_integer": "rlx.matmul",
+        "rlx_cpu.native.products.gemm_prologue": "rlx.fused_matmul_prologue",
+        "rlx_cpu.native.attention.forward": "rlx.attention",
+        "rlx_cpu.native.attention.backward": "rlx.attention_backward",
+        "rlx_cpu.native.attention.rope": "rlx.rope rlx.rope_backward",
+        "rlx_cpu.native.control.emit": "rlx.if rlx.while rlx.scan",
+        "rlx_cpu.native.fourier.transforms": "rlx.fft",
+        "rlx_cpu.native.indexing.gather": "rlx.gather",
+        "rlx_cpu.native.indexing.scatter_rows": "rlx.scatter_add rlx.scatter",
+        "rlx_cpu.native.ordering.search": "rlx.search_sorted",
+        "rlx_cpu.native.ordering.sort_rows": "rlx.sort rlx.arg_sort rlx.top_k",
+        "rlx_cpu.native.scans.positions": "rlx.arg_max rlx.arg_min",
+        "rlx_cpu.native.scans.running_rows": (
+            "rlx.cumsum rlx.cumprod rlx.cummax rlx.cummin rlx.linear_recurrence rlx.cum_log_sum_exp"
+        ),
+        "rlx_cpu.native.systems.solve": "rlx.dense_solve rlx.batched_dense_solve",
+    }
+)
+"""The modules of native kernels."""
 
-native = NativeTable(filled_by="rlx_cpu.native.kernels")
-"""The rows of this package, filled by its modules of kernels."""
+native = NativeTable(MODULES)
+"""The rows of this package."""
 
 
 def is_native(kernel: str) -> bool:

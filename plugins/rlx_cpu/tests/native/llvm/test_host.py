@@ -11,7 +11,6 @@ import pytest
 from hosts import HOSTS, Row, made_for, masked
 
 import rlx_core as rlx
-import rlx_cpu.native.kernels
 import rlx_cpu.plugin
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.errors import ConfigError
@@ -23,13 +22,12 @@ from rlx_core.ops.activation import gelu
 from rlx_core.ops.linalg import MatMul
 from rlx_core.plugins import PluginHost
 from rlx_cpu import tier
-from rlx_cpu.native.kernels import native
 from rlx_cpu.native.llvm import boundary
 from rlx_cpu.native.llvm import host as host_module
 from rlx_cpu.native.llvm.host import Host, assuming_host, host_from, this_host
 from rlx_cpu.native.llvm.isa import ISAS, Isa, available, host_isa, named, portable
 from rlx_cpu.native.llvm.optimise import assembly, generate, machine_words, new_module
-from rlx_cpu.native.table import emitter_in
+from rlx_cpu.native.table import emitter_in, native
 from rlx_cpu.packaged import features
 from rlx_cpu.packaged.features import NEEDS, reason_against
 

@@ -11,9 +11,9 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops import standard_ops
 from rlx_core.pipeline.kernels import emitter_of
 from rlx_core.testing.cases import programs
-from rlx_cpu.native.kernels import native
 from rlx_cpu.native.llvm.isa import ISAS, Isa, available
 from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.table import native
 
 PRODUCTS = {"rlx.matmul", "rlx.fused_matmul_bias_act", "rlx.fused_matmul_epilogue"}
 

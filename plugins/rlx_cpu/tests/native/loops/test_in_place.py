@@ -41,9 +41,9 @@ from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.kernels import emitter_of
 from rlx_core.pipeline.select import kernels as table
 from rlx_core.testing.cases import OpProgram, programs
-from rlx_cpu.native.kernels import native
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.loops.walk import Shape
+from rlx_cpu.native.table import native
 
 Choice = dict[int, tuple[int, ...]]
 """Result → the operands in whose bytes it lies."""

@@ -16,7 +16,6 @@ from rlx_core.ops.activation import gelu
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.tuning.problem import Candidate, TuningProblem
-from rlx_cpu.native.kernels import native
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.llvm.objects import Function, key_of
@@ -26,7 +25,7 @@ from rlx_cpu.native.products.candidates import KERNELS, machine_with, plan_of, p
 from rlx_cpu.native.products.gemm import matmul
 from rlx_cpu.native.runtime.steps import emit_step
 from rlx_cpu.native.sharing import SHARING
-from rlx_cpu.native.table import emitter_in
+from rlx_cpu.native.table import emitter_in, native
 
 ISA = available()[0]
 

@@ -5,3 +5,15 @@ it. `isa` describes instruction sets. `optimise` compiles text to object files, 
 `background` runs these jobs in parallel with the interpreter, and `c_library` lists the functions of C that generated code may
 call.
 """
+
+from typing import TYPE_CHECKING
+
+from rlx_core.public import lazy_modules
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.llvm import build, ir, sizes
+
+__all__ = ["build", "ir", "sizes"]
+
+if not TYPE_CHECKING:  # code from a cache is linked without them
+    __getattr__, __dir__ = lazy_modules(__name__, __all__)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlx_core.errors import CacheError
 from rlx_core.pipeline.backend import ObjectStore
@@ -18,11 +19,14 @@ from rlx_core.plugins import stamp_of
 from rlx_core.system.context import assigned
 from rlx_core.system.disk import DiskCache
 from rlx_core.system.private import cache_directory
-from rlx_cpu.native.llvm import boundary, ir
+from rlx_cpu.native.llvm import boundary
 from rlx_cpu.native.llvm.background import JobFuture, later
 from rlx_cpu.native.llvm.boundary import ExecutionEngine
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.optimise import generate, machine_words, processor
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.llvm import ir
 
 __all__ = [
     "JitCode",

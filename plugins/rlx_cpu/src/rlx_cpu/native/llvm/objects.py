@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from attrs import field
@@ -27,12 +27,14 @@ from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted, HoistedPack, OperandView, Pack
-from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.background import JobFuture, later, yielding
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode, link, object_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words
 from rlx_cpu.native.machine import CpuMachine
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.llvm import ir
 
 __all__ = ["Function", "Library", "Making", "key_of", "library", "sized_library"]
 
@@ -91,7 +93,7 @@ class Making:
         self.objects.append(later(partial(generate, text, self.isa)))
 
 
-Emitting = Callable[[int], tuple[ir.Module, Emitted] | None]
+Emitting = Callable[[int], "tuple[ir.Module, Emitted] | None"]
 """Emits the function with a number in a separate module, with its `Emitted`; `None` without an emitter."""
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rlx_cpu.native.llvm import boundary, ir
+from rlx_cpu.native import llvm
+from rlx_cpu.native.llvm import boundary
 from rlx_cpu.native.llvm.boundary import Processor, triple
-from rlx_cpu.native.llvm.build import OUTER
 from rlx_cpu.native.llvm.c_library import addresses
 from rlx_cpu.native.llvm.host import Host, this_host
 from rlx_cpu.native.llvm.isa import Isa
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.llvm import ir
 
 __all__ = ["assembly", "generate", "machine_words", "new_module", "processor", "triple", "triple_for"]
 
@@ -25,7 +28,7 @@ def _initialise() -> None:
 
 def new_module(name: str, isa: Isa | None = None) -> ir.Module:
     """Return an empty module for this machine, or for the targets of portable code."""
-    return ir.Module(name, triple() if isa is None or isa.cpu is None else triple_for(isa))
+    return llvm.ir.Module(name, triple() if isa is None or isa.cpu is None else triple_for(isa))
 
 
 @cache
@@ -65,9 +68,9 @@ def generate(text: str, isa: Isa) -> bytes:
         RuntimeError: LLVM does not take it.
         OutOfMemoryError: LLVM may need more memory than is available.
     """
-    return boundary.object_file(text, processor(isa), outer=OUTER)
+    return boundary.object_file(text, processor(isa), outer=llvm.build.OUTER)
 
 
 def assembly(module: ir.Module, isa: Isa) -> str:
     """The machine code as text, for people."""
-    return boundary.assembly(str(module), processor(isa), outer=OUTER)
+    return boundary.assembly(str(module), processor(isa), outer=llvm.build.OUTER)

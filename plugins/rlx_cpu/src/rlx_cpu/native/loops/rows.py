@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rlx_core.codegen.formula import formula_of
+from rlx_core.codegen.formula import flops_of, formula_of
 from rlx_core.codegen.loop_rows import loop_rows
 from rlx_core.codegen.loops import Bound, Kernel
 from rlx_core.codegen.meaning import (
@@ -70,6 +70,7 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
         fault=fault_of(kernel, node.op) if printed.has_status else None,
         uses_threads=printed.uses_threads,
         prologue=printed.prologue,
+        flops=flops_of(node.op, node.operand_types),
     )
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from rlx_cpu.native.runtime.compiled import NativeStep
 from rlx_cpu.native.runtime.entry import Content
 from rlx_cpu.native.runtime.entry_words import Word
-from rlx_cpu.native.runtime.pool import control_for, pool_for, state_words
-from rlx_cpu.native.runtime.pool_calls import runtime
+from rlx_cpu.native.runtime.pool import control_for, pool_for, runtime, state_words
 from rlx_cpu.native.runtime.pool_words import CALLERS, MEETS, STEP_WORDS
 
 __all__ = ["call_words", "contents_of_pool"]

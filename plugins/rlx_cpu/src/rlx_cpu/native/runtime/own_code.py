@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.boundary import add_symbols
 from rlx_cpu.native.llvm.isa import Isa, host_isa
 from rlx_cpu.native.llvm.jit import JitCode, compile_named
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.llvm import ir
 
 __all__ = ["compiled", "module_of"]
 

@@ -52,16 +52,17 @@ def native_program(
     def build(plan: Lir, tuned_settings: Settings) -> PlannedProgram:
         return native_program(plan, kernels, tuned_settings)
 
+    def compiled_steps(planned: Lir) -> CompiledSteps:
+        if settings.tuning is None:
+            return compile_steps(planned, kernels, settings)
+        tuned = settings.tuning.selected(tunable_functions(planned), kernels, settings, build)
+        return evolve(compile_steps(planned, kernels, settings, tuned.machines), tuned=tuned.problems)
+
     def code(planned: Lir, locations: Locations) -> NativeCode:
-        native = compiled
-        if native is None and settings.tuning is not None:
-            tuned = settings.tuning.selected(tunable_functions(planned), kernels, settings, build)
-            native = evolve(compile_steps(planned, kernels, settings, tuned.machines), tuned=tuned.problems)
-        elif native is None:
-            native = compile_steps(planned, kernels, settings)
+        native = compiled or compiled_steps(planned)
 
         def steps_take_longer(numbers: Sequence[int], microseconds: float) -> bool:
-            steps = (planned.steps[number] for number in numbers)
+            steps = ((planned.steps[number], native.steps[number].emitted) for number in numbers)
             # The template's graph has the formulas of steps whose sizes were bound.
             template = None if planned.origin is None else planned.origin.template.graph
             return takes_longer(steps, microseconds, settings.machine.speed, template)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from attrs import field
@@ -21,14 +22,16 @@ from rlx_core.ir.lir import Lir, Step, TemplateOrigin
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define, evolve, frozen
+from rlx_cpu.native import llvm
 from rlx_cpu.native.contract import Call, Emitted, SizedForm
-from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import sized_library
 from rlx_cpu.native.llvm.optimise import new_module
-from rlx_cpu.native.llvm.sizes import ModuleSizes, Unsized
 from rlx_cpu.native.table import sized_in
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.llvm import ir
 
 __all__ = ["Sized", "fixed_steps", "module_of", "sized_steps"]
 
@@ -186,7 +189,7 @@ def module_of(form: SizedForm, name: str) -> tuple[ir.Module, Emitted]:
         Unsized: The form has no code.
     """
     module = new_module("sizes")
-    module.sizes = sizes = ModuleSizes()
+    module.sizes = sizes = llvm.sizes.ModuleSizes()
     emitted = form.emit(module, name)
     return module, evolve(emitted, words=tuple(map(str, sizes.words)))
 
@@ -197,7 +200,7 @@ def _make(forms: Sequence[SizedVariant], isa: Isa) -> None:
     def emit(number: int) -> tuple[ir.Module, Emitted] | None:
         try:
             return module_of(forms[number].form, f"sized{number}")
-        except Unsized:
+        except llvm.sizes.Unsized:
             return None
 
     library = sized_library([variant.form.key for variant in forms], isa, emit)
