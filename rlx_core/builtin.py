@@ -175,8 +175,8 @@ def rlx_passes() -> list[PassSpec]:
         PassSpec(
             "rlx.fuse-weight-loads",
             "rlx_core.passes.fuse.weight_loads:FuseWeightLoads",
-            summary="A product and the computation of its weight from narrower data.",
-            ops=["rlx.matmul"],
+            summary="Products and gathers with the computation of their weights from narrower data.",
+            ops=["rlx.gather", "rlx.matmul"],
         ),
         PassSpec(
             "rlx.fuse-matmul-epilogue",

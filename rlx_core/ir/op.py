@@ -315,7 +315,7 @@ class OpModules:
         if op in self._loaded:
             return
         for module, names in self.ops.items():
-            if op is None or not names_of(op).isdisjoint(names.split()):
+            if op is None or not names_of(op).isdisjoint(names.split()):  # type: ignore[arg-type]  # a class is hashable
                 importlib.import_module(module)
         self._loaded.add(op)
 

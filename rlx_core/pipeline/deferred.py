@@ -49,7 +49,8 @@ class DeferredPass(Pass):
 
 def has_any(graph: Graph, names: frozenset[str]) -> bool:
     """Return whether a program or a graph inside it has an op of one of these names, or of a class that is derived from one."""
-    return any(not names.isdisjoint(names_of(op)) for op in {*op_types(graph)})
+    ops = {*op_types(graph)}
+    return any(not names.isdisjoint(names_of(op)) for op in ops)  # type: ignore[arg-type]  # a class is hashable
 
 
 def op_types(graph: Graph) -> Iterator[type[Op]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from rlx_core.errors import ConfigError, nearest
 from rlx_core.pipeline.config.reading import read_sources
@@ -17,7 +17,7 @@ from rlx_core.system.budget import CountedWork, current_work, working
 
 __all__ = ["Config", "set_up", "working_on"]
 
-Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
+Config: TypeAlias = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 """Forms of a configuration: itself, a table, the path of a file, or nothing (the nearest file)."""
 
 
