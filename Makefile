@@ -75,8 +75,8 @@ test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick
 ON_DEVICES := $(wildcard $(patsubst %,%/tests,plugins/rlx_gpu $(DEVICES) $(BARE)))
 # What reads other systems' models; what is slow of that runs in `make test-models`.
 READERS := $(wildcard plugins/rlx_onnx plugins/rlx_models plugins/rlx_torch plugins/rlx_jax)
-test-all: $(VENV)/.test $(if $(CHECKED),,check) ## Lint, strict types and every test with all its cases, but slow ones on devices and of models (at most 30 minutes on 2 cores)
-	$(PYTEST) $(ON_DEVICES:%=--quick-alone %) $(READERS:%=--quick-alone %/tests)
+test-all: $(VENV)/.test $(if $(CHECKED),,check) ## Lint, strict types and every test with all its cases, but slow ones on devices and of models (30 to 50 minutes on 2 cores); PART=1/2: half of it
+	$(PYTEST) --part $(PART) $(ON_DEVICES:%=--quick-alone %) $(READERS:%=--quick-alone %/tests)
 
 check: $(VENV)/.test ## Lint and strict types alone
 	$(BIN)/ruff check .
