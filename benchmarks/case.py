@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-__all__ = ["Case", "Data", "Program"]
-
 Data = Mapping[str, Any]
 """The arrays and sizes of a case, by name. Programs copy what they change."""
 

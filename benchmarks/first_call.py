@@ -24,8 +24,6 @@ from attrs import frozen
 from benchmarks.case import Data, Program
 from rlx_core.errors import Fact, RlxError
 
-__all__ = ["MODEL", "PACKAGE", "FirstCall", "answer_of", "first_call", "program", "seconds_of"]
-
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -27,8 +27,6 @@ from attrs import asdict, frozen
 
 from benchmarks.first_call import answer_of
 
-__all__ = ["PROGRAMS", "Point", "growth", "picture"]
-
 LENGTHS: Final = (100, 300, 1000, 3000, 10_000, 20_000)
 JAX_MOST: Final = 3000
 JAX_SECONDS: Final = 30.0

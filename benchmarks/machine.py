@@ -24,8 +24,6 @@ from benchmarks.case import Program
 from rlx_core.pipeline.compile import set_up
 from rlx_core.pipeline.targets import find_target
 
-__all__ = ["Limit", "LimitKind", "description", "limit"]
-
 LimitKind = Literal["peak", "copy"]
 
 # Independent sums: more than latency times units on any processor, and fewer than its registers with AVX-512.

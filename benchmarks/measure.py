@@ -20,8 +20,6 @@ from attrs import field, frozen
 from benchmarks.case import Case, Program
 from rlx_core.errors import ConfigError, Fact
 
-__all__ = ["Timing", "disagreement", "limit_threads", "measure", "sampled", "verify_threads"]
-
 PAUSE, WARM, SAMPLE = 0.06, 0.005, 0.01
 """Seconds: until the threads of the program before have stopped spinning for work (OpenBLAS's do for 2^26 ticks of a clock), of
 runs that are not timed, and of a sample."""

@@ -12,8 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["NETWORKS", "Layers", "Network", "mobilenet", "parameters", "resnet18", "small_resnet"]
-
 
 class Layers(Protocol):
     """The layers of a system on its own tensors `[n, c, h, w]`, whose parameters it finds by name."""

@@ -21,8 +21,6 @@ from rlx_core.pipeline.compile import set_up
 from rlx_core.pipeline.profile import Profile, profiled
 from rlx_core.pipeline.targets import find_target
 
-__all__ = ["Place", "place_of"]
-
 
 @frozen
 class Place:

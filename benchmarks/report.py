@@ -17,8 +17,6 @@ from benchmarks.case import Case
 from benchmarks.machine import description
 from benchmarks.measure import Timing
 
-__all__ = ["Outcome", "bars", "rows_of", "shown", "table", "write_json"]
-
 
 @frozen(eq=False)
 class Outcome:

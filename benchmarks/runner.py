@@ -20,9 +20,6 @@ from benchmarks.place import Place, place_of
 from benchmarks.report import Outcome, bars, shown, table, write_json
 from rlx_core.errors import RlxError
 
-__all__ = ["Settings", "run"]
-
-
 ONE = "rlx, one thread"
 PROFILED_RUNS = 10
 

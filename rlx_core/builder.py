@@ -28,8 +28,6 @@ from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.public import FUNCTIONS
 
-__all__ = ["GraphBuilder"]
-
 
 class GraphBuilder:
     """A graph being built by hand, HIR or MIR; see the module's docstring.

@@ -20,16 +20,6 @@ from rlx_core.contributions import (
 from rlx_core.hooks import hookimpl
 from rlx_core.ops.families import FAMILIES
 
-__all__ = [
-    "rlx_blocks",
-    "rlx_exporters",
-    "rlx_importers",
-    "rlx_ops",
-    "rlx_passes",
-    "rlx_pipelines",
-    "rlx_rulesets",
-]
-
 
 @hookimpl
 def rlx_ops() -> Iterator[OpFamily]:

@@ -14,22 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
 
-__all__ = [
-    "CORE",
-    "FUNCTIONS",
-    "OPERATORS",
-    "PLUGIN_KIT",
-    "SPELLINGS",
-    "LazyTable",
-    "absent",
-    "found_at",
-    "lazy_modules",
-    "lazy_names",
-    "listed",
-    "place_of",
-    "reexports",
-]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -9,8 +9,6 @@ from benchmarks.case import Case, Data, Program
 from benchmarks.cases import minilm
 from benchmarks.first_call import PACKAGE, first_call, program
 
-__all__ = ["CASES"]
-
 
 def data() -> Data:
     return {"batch": 1, "length": 128}

@@ -15,8 +15,6 @@ import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 from rlx_core import nn
 
-__all__ = ["CASES", "FEATURES", "HEADS", "LAYERS", "MAX_LENGTH", "no_cache"]
-
 VOCABULARY, FEATURES, HEADS, LAYERS, MAX_LENGTH, TOKENS = 4096, 384, 6, 6, 256, 32
 
 

@@ -11,8 +11,6 @@ import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 from rlx_core import nn
 
-__all__ = ["CASES"]
-
 LONG, SHORT = 1 << 22, 1 << 14  # elements: far beyond the caches, and well inside the nearest
 
 

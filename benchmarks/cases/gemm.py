@@ -10,8 +10,6 @@ import numpy as np
 import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 
-__all__ = ["CASES", "FURTHER"]
-
 SIZES = (384, 768, 1536, 3072)
 
 

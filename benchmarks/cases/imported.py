@@ -17,8 +17,6 @@ from benchmarks.case import Case, Data, Program
 from benchmarks.cases import minilm
 from benchmarks.first_call import MODEL, program
 
-__all__ = ["CASES"]
-
 
 def picture(height: int, width: int) -> np.ndarray:
     return np.random.default_rng(0).random((1, 3, height, width), np.float32)

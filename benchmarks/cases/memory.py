@@ -21,8 +21,6 @@ from benchmarks.case import Case, Data, Program
 from rlx_core import nn
 from rlx_core.ops import scatter_add
 
-__all__ = ["CASES", "FURTHER"]
-
 SIDE = 2048
 """Rows and columns of a matrix: 16 MiB of float32."""
 

@@ -12,8 +12,6 @@ import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 from examples import minilm
 
-__all__ = ["CASES", "rlx_program"]
-
 
 @functools.cache
 def model() -> tuple[dict[str, Any], dict[str, Any]]:

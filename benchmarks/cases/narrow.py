@@ -11,8 +11,6 @@ import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 from rlx_core.ir.dtypes import dtype
 
-__all__ = ["CASES"]
-
 SIZE, BLOCK = 2048, 32
 SHIFTS = np.array([0, 4], np.uint8)[:, None]
 

@@ -15,8 +15,6 @@ import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 from rlx_core import optim
 
-__all__ = ["CASES", "COUNT", "FURTHER", "RATE", "moments", "parts"]
-
 COUNT, PARAMETERS, RATE = 1 << 24, 50_000_000, 1e-3
 ONE_THREAD: Mapping[str, Any] = {"options": {"cpu.threads": 1}}
 

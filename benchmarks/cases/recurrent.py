@@ -16,8 +16,6 @@ from benchmarks.case import Case, Data, Program
 from benchmarks.cases.training import rlx_program
 from rlx_core import nn
 
-__all__ = ["CASES"]
-
 STEPS, FEATURES, SMALL_STEPS, SMALL_FEATURES = 128, 256, 10_000, 16
 
 

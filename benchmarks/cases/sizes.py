@@ -12,8 +12,6 @@ import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 from rlx_core import nn
 
-__all__ = ["CASES"]
-
 INPUTS, HIDDEN, CLASSES = 64, 256, 10
 ROWS = 100
 

@@ -17,8 +17,6 @@ import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 from rlx_core import nn
 
-__all__ = ["CASES", "HEADS", "LAYERS", "RATE"]
-
 RATE = 1e-4
 VOCABULARY, FEATURES, HEADS, HIDDEN, LAYERS, LENGTH, BATCH = 1024, 256, 8, 1024, 4, 128, 8
 

@@ -14,8 +14,6 @@ from benchmarks.case import Case, Data, Program
 from benchmarks.networks import NETWORKS, parameters
 from rlx_core import nn
 
-__all__ = ["CASES", "MOMENTUM", "RATE"]
-
 RATE = 1e-3
 MOMENTUM = 0.1
 EPS = 1e-5

@@ -15,8 +15,6 @@ from benchmarks.case import Data, Program
 from benchmarks.cases.decoding import HEADS, LAYERS, MAX_LENGTH, no_cache
 from benchmarks.cases.numbers import RATE, moments, parts
 
-__all__ = ["MAKERS", "donating", "lstm_loss"]
-
 
 def run_lstm(params: Mapping[str, Any], x: Any) -> Any:
     """As `nn.lstm`: what depends on one step alone is computed for all steps at once."""

@@ -13,8 +13,6 @@ from benchmarks.cases.vision import EPS, MOMENTUM, RATE
 from benchmarks.networks import NETWORKS
 from benchmarks.peers.jax_loops import donating
 
-__all__ = ["make"]
-
 
 class Layers:
     """JAX's layers; in training `running` collects the statistics to go on with."""

@@ -14,8 +14,6 @@ from benchmarks.case import Data, Program
 from benchmarks.cases.training import HEADS, LAYERS, RATE
 from benchmarks.peers import jax_loops, jax_vision
 
-__all__ = ["make", "minilm"]
-
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     if kind in LOSSES:

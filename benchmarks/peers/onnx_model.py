@@ -15,8 +15,6 @@ from benchmarks.case import Data
 from benchmarks.peers import onnx_vision
 from benchmarks.peers.onnx_vision import serialized
 
-__all__ = ["model_of"]
-
 
 def model_of(kind: str, data: Data) -> tuple[bytes, Mapping[str, np.ndarray]] | None:
     """The model's bytes and its inputs, or `None` where a case has no ONNX form."""

@@ -11,8 +11,6 @@ from benchmarks.cases import minilm as cases
 from benchmarks.first_call import MODEL, program
 from benchmarks.peers.onnx_model import minilm, model_of
 
-__all__ = ["make"]
-
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     if kind == "package":

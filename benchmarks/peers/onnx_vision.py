@@ -12,8 +12,6 @@ from benchmarks.case import Data
 from benchmarks.cases.vision import EPS
 from benchmarks.networks import NETWORKS
 
-__all__ = ["model", "serialized"]
-
 
 class Layers:
     """Layers on names of tensors, each a node more."""

@@ -10,8 +10,6 @@ import openvino
 from benchmarks.case import Data, Program
 from benchmarks.peers.onnx_model import model_of
 
-__all__ = ["make"]
-
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     pair = model_of(kind, data)

@@ -12,8 +12,6 @@ import scipy.fft
 from benchmarks.case import Data, Program
 from benchmarks.cases.numbers import COUNT, moments, parts
 
-__all__ = ["make"]
-
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     if kind == "fft":

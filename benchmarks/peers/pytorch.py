@@ -14,8 +14,6 @@ from benchmarks.cases.training import HEADS, LAYERS, RATE
 from benchmarks.peers import pytorch_loops, pytorch_vision
 from benchmarks.peers.pytorch_programs import inference, training
 
-__all__ = ["Encoder", "make"]
-
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     torch.set_num_threads(threads)

@@ -16,8 +16,6 @@ from benchmarks.cases.numbers import RATE
 from benchmarks.cases.training import RATE as SGD_RATE
 from benchmarks.peers.pytorch_programs import inference
 
-__all__ = ["MAKERS"]
-
 
 def lstm_of(params: Mapping[str, np.ndarray]) -> torch.nn.LSTM:
     """`torch.nn.LSTM` with our weights; its second bias is 0 and is not updated."""

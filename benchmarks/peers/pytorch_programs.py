@@ -10,8 +10,6 @@ import torch
 
 from benchmarks.case import Program
 
-__all__ = ["inference", "training"]
-
 
 def inference(function: Callable[..., Any], *inputs: torch.Tensor) -> Program:
     def run() -> torch.Tensor:

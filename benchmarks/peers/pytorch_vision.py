@@ -14,8 +14,6 @@ from benchmarks.cases.vision import EPS, MOMENTUM, RATE
 from benchmarks.networks import NETWORKS
 from benchmarks.peers.pytorch_programs import inference, training
 
-__all__ = ["make"]
-
 STATISTICS = ("mean", "var")
 
 

@@ -10,8 +10,6 @@ import typer
 from rlx_core.cli.checkout import from_checkout, loaded
 from rlx_core.cli.session import CliSession
 
-__all__ = ["bench"]
-
 
 def bench(
     ctx: typer.Context,

@@ -10,8 +10,6 @@ import typer
 from rlx_core.cli.session import CliSession
 from rlx_core.errors import ConfigError
 
-__all__ = ["check"]
-
 
 def check(
     ctx: typer.Context,

@@ -10,8 +10,6 @@ from typing import Final
 
 from rlx_core.errors import ConfigError, Fact
 
-__all__ = ["ROOT", "can_work", "from_checkout", "loaded"]
-
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 _NEEDED: Final = {"demo": "examples/digits.py", "bench": "benchmarks/command.py"}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from rlx_core.contributions import CommandSpec
 
-__all__ = ["COMMANDS"]
-
 COMMANDS = (
     CommandSpec("plugins", "rlx_core.cli.plugins:plugins", summary="List plugins with their states, reasons and contributions."),
     CommandSpec("ops", "rlx_core.cli.ops:ops", summary="List ops, or show everything about one."),

@@ -9,8 +9,6 @@ import typer
 
 from rlx_core.cli.session import CliSession
 
-__all__ = ["compile_program"]
-
 
 def compile_program(
     ctx: typer.Context,

@@ -25,8 +25,6 @@ from rlx_core.pipeline.select.backend import ABSENT
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.system.records import frozen
 
-__all__ = ["Asked", "ProgramAtLevel", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]
-
 
 @frozen
 class Asked:

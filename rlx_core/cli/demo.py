@@ -22,8 +22,6 @@ from rlx_core.cli.tables import report_tables
 from rlx_core.draw.view import svg
 from rlx_core.errors import ConfigError
 
-__all__ = ["SENTENCES", "run_demo"]
-
 SENTENCES = (
     "The cat sleeps on the warm windowsill.",
     "A kitten is napping in the sun by the window.",

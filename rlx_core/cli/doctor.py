@@ -16,8 +16,6 @@ from rlx_core.cli.session import CliSession, quietly
 from rlx_core.errors import RlxError
 from rlx_core.plugins import PluginHost
 
-__all__ = ["doctor", "findings"]
-
 
 def doctor(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Check this installation and print remedies; exits with 1 if there is a problem."""

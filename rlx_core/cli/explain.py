@@ -11,8 +11,6 @@ import typer
 from rlx_core.cli.session import CliSession
 from rlx_core.errors import RlxError, UnknownNameError, nearest
 
-__all__ = ["explain", "pages"]
-
 Page = type[RlxError]
 
 

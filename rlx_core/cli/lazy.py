@@ -19,8 +19,6 @@ from rlx_core.cli.session import CliSession, quietly
 from rlx_core.contributions import CommandSpec
 from rlx_core.errors import Fact, PluginError, RlxError, UnknownNameError, nearest
 
-__all__ = ["LazyCommand", "LazyGroup", "command_from"]
-
 
 class LazyCommand(TyperCommand):
     """A name and a summary, and the address of the command itself."""

@@ -15,8 +15,6 @@ from rlx_core.cli.commands import COMMANDS
 from rlx_core.cli.lazy import LazyGroup
 from rlx_core.hooks import API_VERSION
 
-__all__ = ["app", "main"]
-
 
 class Rlx(LazyGroup):
     """The program itself."""

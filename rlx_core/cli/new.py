@@ -11,8 +11,6 @@ import typer
 from rlx_core.cli.scaffold import Names, names_for, write
 from rlx_core.cli.session import CliSession
 
-__all__ = ["new"]
-
 
 def new(
     ctx: typer.Context,

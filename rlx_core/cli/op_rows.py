@@ -19,8 +19,6 @@ from rlx_core.plugins import PluginHost, Provenance, Registry
 from rlx_core.public import FUNCTIONS, SPELLINGS
 from rlx_core.system.records import frozen
 
-__all__ = ["OpRow", "default_of", "exact_name", "full_name", "required_row", "row_of", "rows"]
-
 RULES: Final = ("decompose", "vjp", "jvp", "batch", "reference")
 
 

@@ -27,8 +27,6 @@ from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.system.records import frozen
 
-__all__ = ["Cell", "Grid", "grid", "grid_json", "grid_layout"]
-
 HOW: Final = {
     "generated": "a loop kernel made from what the op means",
     "structured": "a template of its own: a product, attention, a sort, a scan, a copy",

@@ -12,8 +12,6 @@ import typer
 from rlx_core.cli.op_rows import OpRow, exact_name, required_row, rows
 from rlx_core.cli.session import CliSession
 
-__all__ = ["ops"]
-
 
 def ops(
     ctx: typer.Context,

@@ -9,8 +9,6 @@ import typer
 
 from rlx_core.cli.session import CliSession
 
-__all__ = ["package"]
-
 
 def package(
     ctx: typer.Context,

@@ -21,8 +21,6 @@ from rlx_core.functions.model import Model
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.system.records import frozen
 
-__all__ = ["ShownPackage", "found", "made", "package_json", "package_layout"]
-
 
 @frozen
 class ShownPackage:

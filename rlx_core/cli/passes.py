@@ -23,8 +23,6 @@ from rlx_core.passes.engine.rules import RuleSet
 from rlx_core.plugins import PluginHost, Provenance, Registry
 from rlx_core.system.records import frozen
 
-__all__ = ["PassRow", "passes", "row_of"]
-
 
 @frozen
 class PassRow:

@@ -20,8 +20,6 @@ from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.plugins import Registry
 
-__all__ = ["configuration_of", "plan", "target_of"]
-
 BY_US = "the program"
 """The configuration reader's name for the source of overrides, which is the command line here."""
 

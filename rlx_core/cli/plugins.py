@@ -12,8 +12,6 @@ from rlx_core.cli.session import CliSession
 from rlx_core.plugins import ContributionFault, PluginStatus
 from rlx_core.system.records import frozen
 
-__all__ = ["plugins"]
-
 
 @frozen
 class Survey:

@@ -35,8 +35,6 @@ from rlx_core.plugins import PluginHost
 from rlx_core.transforms.trace import trace
 from rlx_core.trees.flatten import bind_arguments
 
-__all__ = ["from_file", "from_function", "from_op", "program_from"]
-
 
 def program_from(host: PluginHost, name: str, types: Sequence[str]) -> Module:
     """The program that `MODULE:FUNCTION`, `FILE.py:FUNCTION` or a file's name means.

@@ -22,8 +22,6 @@ from rlx_core.hooks import API_VERSION
 from rlx_core.plugins.entry import normalized
 from rlx_core.system.records import frozen
 
-__all__ = ["KINDS", "Kind", "Names", "names_for", "rendered", "write"]
-
 SUFFIX: Final = ".tmpl"
 PACKAGE_NAME: Final = re.compile(r"[a-z]([a-z0-9._-]*[a-z0-9])?")
 

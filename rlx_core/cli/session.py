@@ -22,8 +22,6 @@ from rlx_core.errors import PluginError, nearest
 from rlx_core.plugins import PluginHost, PluginPolicy
 from rlx_core.system.records import define
 
-__all__ = ["CliSession", "MakeHost"]
-
 T = TypeVar("T")
 MakeHost = Callable[[PluginPolicy], PluginHost]
 KEY: Final = "rlx_core.cli.session"

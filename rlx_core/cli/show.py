@@ -20,8 +20,6 @@ from rlx_core.ir.text_lir import parse_lir
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
 
-__all__ = ["read", "read_bytes", "show"]
-
 
 def show(
     ctx: typer.Context,

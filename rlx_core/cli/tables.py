@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rlx_core.passes.engine.runner import PassRun
     from rlx_core.pipeline.report import CompilationReport
 
-__all__ = ["cell", "counted", "entry", "facts", "heading", "listing", "report_tables"]
-
 STYLES: Final[Mapping[str, str]] = {
     "active": "green",
     "ok": "green",

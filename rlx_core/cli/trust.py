@@ -17,8 +17,6 @@ from rlx_core.files.load_save import path_of, reading
 from rlx_core.files.packages.consent import TrustedPackage, forget, remember, trusted_packages
 from rlx_core.plugins import PluginHost
 
-__all__ = ["trust"]
-
 
 def trust(
     ctx: typer.Context,

@@ -15,8 +15,6 @@ from rlx_core.cli.tables import heading, listing
 from rlx_core.errors import CacheError
 from rlx_core.tuning.store import ChoiceStore, StoredChoice
 
-__all__ = ["tune"]
-
 
 def tune(
     ctx: typer.Context,

@@ -19,8 +19,6 @@ from rlx_core.plugins import Claim, PluginHost, Provenance, Registry
 from rlx_core.plugins.faults import fault_of
 from rlx_core.system.records import frozen
 
-__all__ = ["Account", "account", "why"]
-
 
 class Why(TyperGroup):
     """The questions; the default for an op is its kernel."""

@@ -28,8 +28,6 @@ from rlx_core.pipeline.select.tiers import why_not_best
 from rlx_core.plugins import Registry
 from rlx_core.system.records import frozen
 
-__all__ = ["KernelChoice", "asked", "choice_json", "choose", "decided", "layout", "working_samples"]
-
 ABSENT = "_"
 """How an optional operand that is not there is written among types."""
 

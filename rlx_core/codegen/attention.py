@@ -13,8 +13,6 @@ from rlx_core.ops.attention_masks import AttentionLayout, aligned_shape, mask_sh
 from rlx_core.ops.attention_scores import AttentionOp
 from rlx_core.system.records import frozen
 
-__all__ = ["AttentionProblem", "HeadStrides", "ScoresStrides"]
-
 
 @frozen
 class HeadStrides:

@@ -27,8 +27,6 @@ from rlx_core.ops.conversion import Cast
 from rlx_core.ops.selection import Where
 from rlx_core.system.records import define, frozen
 
-__all__ = ["BATCH", "HEAD", "KEY", "QUERY", "PlacedAttention", "ScoreTransform"]
-
 BATCH, HEAD, QUERY, KEY = range(4)
 """The axes of scores."""
 

@@ -30,8 +30,6 @@ from rlx_core.ops.floating import copysign
 from rlx_core.ops.selection import where
 from rlx_core.ops.trigonometry import cos, cosh, sin, sinh
 
-__all__ = ["FORMULAS"]
-
 _LARGE_ARGUMENT: Final = 1e9
 """From this modulus on, adding 1 to a square changes nothing, in every dtype."""
 

@@ -38,8 +38,6 @@ from rlx_core.ops.floating import copysign
 from rlx_core.ops.selection import where
 from rlx_core.ops.trigonometry import cos, cosh, sin, sinh
 
-__all__ = ["EACH_PART", "FORMULAS", "MEASURES", "Parts", "converted"]
-
 Parts = tuple[Any, Any]
 """The real and the imaginary part."""
 

@@ -14,8 +14,6 @@ from rlx_core.codegen.formula import Formula, Place, Read
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Reduce
 from rlx_core.codegen.schedule import is_expensive
 
-__all__ = ["STEP", "cost_of", "points", "units"]
-
 STEP = 10_000
 """The fixed cost of a step: its barrier and its call, about half a microsecond."""
 

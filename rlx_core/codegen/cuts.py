@@ -7,8 +7,6 @@ from typing import Final
 from rlx_core.codegen.unknown import unknown
 from rlx_core.system.records import frozen
 
-__all__ = ["Cut", "cut", "evenly", "numbers", "unknown_cut"]
-
 _PARTS: Final = ("size", "many", "pieces")
 
 

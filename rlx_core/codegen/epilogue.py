@@ -26,8 +26,6 @@ from rlx_core.ops.conversion import Cast
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.system.records import frozen
 
-__all__ = ["Number", "Pointwise", "expression", "needed", "pointwise", "reason_against", "region_function"]
-
 Number = bool | int | float
 
 _INFIX: dict[type[Op], str] = {

@@ -25,8 +25,6 @@ from rlx_core.ops.reduction import Max, Mean, Min, Prod
 from rlx_core.ops.selection import StopGradient, StraightThrough, Where
 from rlx_core.ops.structural import Expand, Reshape, Sum, Transpose
 
-__all__ = ["REDUCTIONS", "SCALARS", "VIEWS", "expanded"]
-
 SCALARS: tuple[type[Op], ...] = (Elementwise, Where, Cast, Round, Polygamma, NextOnGrid, Bitcast)
 """Ops that compute each element from the elements at the same position; those that decompose are expanded first."""
 

@@ -17,8 +17,6 @@ from rlx_core.codegen.loops import Bound, Kernel
 from rlx_core.codegen.places import Fault
 from rlx_core.system.records import frozen
 
-__all__ = ["LAST_PLACE", "NO_FAULT", "SITE_WORDS", "Report", "fault_of", "first_error", "put_report", "report_of"]
-
 NO_FAULT = 0xFFFFFFFF
 """The value of all words as long as no index was out of range."""
 

@@ -37,8 +37,6 @@ from rlx_core.ops.selection import StopGradient, StraightThrough
 from rlx_core.ops.structural import Expand, Reduction, Reshape, Sum, Transpose
 from rlx_core.system.records import define, frozen
 
-__all__ = ["Affine", "Formula", "Read", "Term", "Write", "flops_of", "formula_of"]
-
 FUNCTION_FLOPS: Final = 10
 """Operations of a transcendental function."""
 

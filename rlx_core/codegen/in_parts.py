@@ -13,8 +13,6 @@ from rlx_core.ops.complex import MakeComplex
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.structural import expand
 
-__all__ = ["PARTS", "in_parts", "is_complex", "is_known"]
-
 PARTS: Final = (".re", ".im")
 """Suffixes of the names of a complex input's two parts."""
 

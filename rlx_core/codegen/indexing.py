@@ -18,8 +18,6 @@ from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.indexing import OutOfBounds
 from rlx_core.system.records import frozen
 
-__all__ = ["Indexing", "fault_of"]
-
 
 @frozen
 class Indexing:

@@ -14,8 +14,6 @@ from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Kernel, 
 from rlx_core.errors import IndexRangeError
 from rlx_core.ops.conversion import Cast, cast_array
 
-__all__ = ["outside_of", "run_kernel", "value_of"]
-
 _UFUNC: dict[Combine, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 

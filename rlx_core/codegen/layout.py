@@ -17,21 +17,6 @@ from rlx_core.ir.strides import Strides
 from rlx_core.ops.arithmetic import add
 from rlx_core.system.records import evolve, frozen
 
-__all__ = [
-    "Access",
-    "accesses_of",
-    "axes_of",
-    "extents_of",
-    "kernel_of",
-    "merged",
-    "renumbered",
-    "simplified",
-    "whole_kernel",
-    "with_axes_ordered",
-    "with_axis_divided",
-    "with_axis_range",
-]
-
 
 def kernel_of(formula: Formula, operands: Sequence[Place | None], results: Sequence[Place]) -> Kernel:
     """The kernel that computes `formula` on operands and results that lie there.

@@ -9,8 +9,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops.solve import BatchedDenseSolve
 from rlx_core.system.records import frozen
 
-__all__ = ["LinearSystems"]
-
 
 @frozen
 class LinearSystems:

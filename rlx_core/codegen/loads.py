@@ -36,8 +36,6 @@ from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["OperandLoad", "SourceRows", "reason_against_load"]
-
 
 @frozen
 class SourceRows:

@@ -40,8 +40,6 @@ from rlx_core.ops.random.bits import Dropout, RandomBits
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.system.records import frozen
 
-__all__ = ["LoopRow", "loop_rows"]
-
 
 @frozen
 class LoopRow:

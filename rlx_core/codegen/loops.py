@@ -23,21 +23,6 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.strides import WIDEST
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "Apply",
-    "Bound",
-    "Buffer",
-    "Combine",
-    "Const",
-    "Index",
-    "Kernel",
-    "Load",
-    "Reduce",
-    "Scalar",
-    "Store",
-    "operands_of",
-]
-
 Combine = Literal["sum", "prod", "max", "min"]
 """The combining operation of a reduction. `max` and `min` propagate NaN; an empty sum is 0, an empty product 1."""
 

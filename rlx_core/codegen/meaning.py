@@ -13,14 +13,6 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import Shape, TensorType
 
-__all__ = [
-    "is_read_in_place",
-    "is_settled",
-    "is_settled_in_place",
-    "loop_kernel",
-    "reason_against",
-]
-
 
 def reason_against(table: ScalarTable, op: Op, types: tuple[TensorType | None, ...]) -> str | None:
     """Why an op on operands of these types is no loop kernel of steps with code, as "needs …" would continue; `None` if it is."""

@@ -19,8 +19,6 @@ from rlx_core.ops.counting import ArgMax, ArgMin
 from rlx_core.ops.sorting import ArgSort, SearchSorted, TopK
 from rlx_core.system.records import frozen
 
-__all__ = ["Extreme", "Keys", "Search", "Sorting"]
-
 _MANTISSA = {f16: 10, bf16: 7, f32: 23}
 
 

@@ -18,8 +18,6 @@ from rlx_core.ir.parse import Parser
 from rlx_core.ir.scanner import INT, NUMBER, WORD
 from rlx_core.ir.strides import WIDEST
 
-__all__ = ["parse_kernel"]
-
 _DTYPES: Final = {d.name: d for d in ALL}
 _VALUE: Final = re.compile(r"%\d{1,9}", re.ASCII)
 _AXIS: Final = re.compile(r"[gr]\d{1,9}", re.ASCII)

@@ -23,8 +23,6 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import evolve, frozen
 
-__all__ = ["Axes", "MatrixProduct", "MatrixStrides", "is_uneven", "sizes_of"]
-
 Axes = tuple[tuple[int, int], ...]
 """Axes that are counted as one, outermost first: the size of each and its stride in bytes."""
 

@@ -23,8 +23,6 @@ from rlx_core.ops.activation import exp, log
 from rlx_core.ops.cumulative import CumLogSumExp, Cummax, Cummin, Cumprod, Cumsum, Cumulative, LinearRecurrence
 from rlx_core.system.records import frozen
 
-__all__ = ["RULES", "First", "ScanProblem", "ScanRule"]
-
 Carry: TypeAlias = tuple[V, ...]
 
 First: TypeAlias = Callable[[], V]

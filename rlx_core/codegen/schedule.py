@@ -15,8 +15,6 @@ from rlx_core.ops import activation, arithmetic, gamma, trigonometry
 from rlx_core.ops.random.philox import RandomWord
 from rlx_core.system.records import frozen
 
-__all__ = ["LoopSchedule", "Nest", "is_expensive", "levels", "schedule"]
-
 _EXPENSIVE: frozenset[type[Op]] = frozenset(
     (
         *(f.op for f in (activation.exp, activation.log, activation.tanh, activation.erf, activation.erfc)),

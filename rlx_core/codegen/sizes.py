@@ -24,9 +24,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import evolve, frozen
 
-__all__ = ["SizedKernel", "layout_sizes", "sized_kernel", "sized_layout"]
-
-
 LoadOrStore = TypeVar("LoadOrStore", Load, Store)
 
 Walked = Load | Store | Access

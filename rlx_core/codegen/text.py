@@ -21,8 +21,6 @@ from rlx_core.codegen.schedule import schedule
 from rlx_core.ir.strides import WIDEST
 from rlx_core.ir.text import attribute_text, op_title, quote_name
 
-__all__ = ["print_kernel"]
-
 
 def print_kernel(kernel: Kernel) -> str:
     """The kernel, a buffer, value or store a line, and then its loops."""

@@ -7,8 +7,6 @@ from typing import Final, cast
 
 from rlx_core.ir.dims import DimBinding, SizeSymbol, free_symbols, symbol
 
-__all__ = ["PREFIX", "said", "unknown"]
-
 PREFIX: Final = "_rlx_"
 """Prefix of their names; a program with sizes of such names is compiled for each size."""
 

@@ -11,8 +11,6 @@ from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.graph import infer
 from rlx_core.ir.types import TensorType
 
-__all__ = ["check_kernel"]
-
 
 def check_kernel(kernel: Kernel) -> Kernel:
     """The kernel itself, if it obeys the rules.

@@ -14,8 +14,6 @@ import attrs
 from rlx_core.errors import nearest
 from rlx_core.system.context import assigned
 
-__all__ = ["noting_newer_fields", "skips_newer_fields"]
-
 _T = TypeVar("_T", bound=type)
 _skipped: ContextVar[list[str] | None] = ContextVar("fields of later versions", default=None)
 

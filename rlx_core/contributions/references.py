@@ -14,8 +14,6 @@ from rlx_core.errors import Fact, PluginError, RlxError, nearest
 from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.records import frozen
 
-__all__ = ["LazyRef", "Named", "reference"]
-
 REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 

@@ -20,8 +20,6 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:
     from rlx_core.device.device import Device
 
-__all__ = ["DeviceArray", "Unsettled"]
-
 
 class Unsettled(Protocol):
     """A run that the device may not have finished, and that may have failed."""

@@ -20,8 +20,6 @@ from rlx_core.ir.strides import WIDEST, Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.system.locks import Lock
 
-__all__ = ["Device"]
-
 
 class Device:
     """A device; there is one object for each in a process.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from rlx_core.system.records import frozen
 
-__all__ = ["Diagnostics", "Sanitizer"]
-
 
 @frozen
 class Sanitizer:

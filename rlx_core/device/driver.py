@@ -18,8 +18,6 @@ import numpy as np
 from rlx_core.errors import DeviceError
 from rlx_core.system.records import frozen
 
-__all__ = ["Adopted", "Argument", "At", "DeviceFacts", "Driver", "View", "Whole"]
-
 
 class At(NamedTuple):
     """An address in a driver's buffer; its form in kernels (an address, or a buffer and an offset) depends on the language."""

@@ -13,8 +13,6 @@ from typing import Any, Final
 from rlx_core.errors import DeviceUnavailableError, Fact
 from rlx_core.errors.lacks import is_lack
 
-__all__ = ["first_that_loads", "imported", "installed_version"]
-
 FEW: Final = 3
 """Number of failed paths of a library that an error lists."""
 

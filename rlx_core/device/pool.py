@@ -21,8 +21,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define
 
-__all__ = ["Block", "DonatedBlock", "Holder", "Pool", "capacity_for"]
-
 _STEPS = 8
 """Number of block sizes from one power of two to the next, so that at most an eighth of a block is unused."""
 

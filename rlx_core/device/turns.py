@@ -14,8 +14,6 @@ from typing import Final
 
 from rlx_core.system.locks import Lock
 
-__all__ = ["Turns"]
-
 _LOOK_AGAIN: Final = 0.0005
 """Seconds between checks of a waiting run for other runs in progress."""
 

@@ -18,8 +18,6 @@ from attrs import field
 
 from rlx_core.system.records import define
 
-__all__ = ["ColumnCell", "place"]
-
 _SWEEPS: Final = 12
 _GAP: Final = 18.0  # between boxes of a row, and next to a box that an edge passes
 _TRUNK_GAP: Final = 5.0  # between two edges that pass a row side by side

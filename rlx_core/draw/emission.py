@@ -21,8 +21,6 @@ from rlx_core.pipeline.planning.places import layout_of
 from rlx_core.pipeline.select.backend import Backend, Level, Listing, Target
 from rlx_core.system.records import frozen
 
-__all__ = ["LEVELS", "Planned", "emit", "levels_of", "steps_called"]
-
 HIR: Final = Level("hir", "the program as it was given: blocks and ops")
 
 LEVELS: Final = (

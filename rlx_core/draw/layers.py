@@ -16,8 +16,6 @@ from typing import Final
 from rlx_core.draw.columns import ColumnCell, place
 from rlx_core.system.records import frozen
 
-__all__ = ["DrawingLayout", "LayoutNode", "Route", "lay_out"]
-
 _SWEEPS: Final = 8
 _LANE: Final = 7.0  # between parallel horizontal pieces of edges
 _MARGIN: Final = 20.0

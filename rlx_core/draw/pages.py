@@ -22,8 +22,6 @@ from rlx_core.ir.text_lir import print_lir
 from rlx_core.pipeline.profile import Profile, signature_of
 from rlx_core.pipeline.report import CompilationReport, human_bytes
 
-__all__ = ["callable_html", "page", "program_html", "program_parts", "program_svg", "section", "table"]
-
 _ALL, _BLOCKS, _CHAINS = 60, 120, 250
 """Maximum number of boxes of a full picture, of one with blocks, and of one with chains."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from rlx_core.ir.lir import Lir, Slot
 from rlx_core.pipeline.planning.memory import LiveRange, live_ranges, lower_bound
 
-__all__ = ["memory_report"]
-
 
 def memory_report(lir: Lir) -> str:
     """Totals, then offset, size, life and values of everything in the arena, by offset.

@@ -19,8 +19,6 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.text import element_text, print_node
 from rlx_core.system.records import frozen
 
-__all__ = ["Picture", "picture", "svg"]
-
 _CHAR, _LINE, _PAD = 6.7, 15.0, 8.0  # of an 11 px monospace font
 _LONGEST = 46  # characters of a line in a box
 _TOOLTIP_LINES = 40

@@ -33,8 +33,6 @@ from rlx_core.run.control import control_rows
 from rlx_core.run.packaged.plan_form import reason_against_version
 from rlx_core.system.locks import Lock
 
-__all__ = ["DeviceBackend", "adopted"]
-
 
 class DeviceBackend(Backend):
     """The backend of one device of a target.

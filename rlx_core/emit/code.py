@@ -37,17 +37,6 @@ from rlx_core.system.records import define, frozen
 if TYPE_CHECKING:
     from rlx_core.run.program import PlannedProgram
 
-__all__ = [
-    "CompiledPlan",
-    "DeviceCode",
-    "PendingRun",
-    "PlannedCall",
-    "compile_plan",
-    "functions_of",
-    "launch_of",
-    "planned_calls",
-]
-
 MAX_UNSYNCHRONISED: Final = 64
 """Maximum length of a chain of runs that may fail, each with results of the one before; the next run synchronises."""
 

@@ -25,8 +25,6 @@ from rlx_core.ops.scatter import Scatter
 from rlx_core.ops.structural import expand, reshape
 from rlx_core.pipeline.select.dispatch import LegalizationTable
 
-__all__ = ["complex_parts"]
-
 
 def parts(z: Value) -> Parts:
     """Return the parts of a complex value: the operands of the op that created it from parts, or slices of its memory."""

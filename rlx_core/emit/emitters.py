@@ -20,8 +20,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Level
 from rlx_core.system.records import frozen
 
-__all__ = ["Call", "Emit", "Emitted", "Function", "Language", "library_call"]
-
 
 @frozen
 class Function:

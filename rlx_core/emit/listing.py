@@ -13,8 +13,6 @@ from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.run.listing import shared_listings
 from rlx_core.run.parts import is_empty
 
-__all__ = ["listings"]
-
 
 def listings(lir: Lir, kernels: KernelTable, language: Language, steps: Sequence[int]) -> list[Listing]:
     """Return the code of some steps; steps that share a function share a listing."""

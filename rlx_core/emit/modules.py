@@ -22,8 +22,6 @@ from rlx_core.plugins.digest import sha256
 from rlx_core.system.logs import log_event
 from rlx_core.system.records import frozen
 
-__all__ = ["Modules", "build_modules"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

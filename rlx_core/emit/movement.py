@@ -13,8 +13,6 @@ from rlx_core.ops.selection import OptimizationBarrier
 from rlx_core.ops.structural import Reshape
 from rlx_core.pipeline.select.kernels import Condition, condition
 
-__all__ = ["buffers_of", "movement_rows"]
-
 
 @condition("widths that are numbers")
 def has_widths(node: Node) -> bool:

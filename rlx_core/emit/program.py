@@ -12,8 +12,6 @@ from rlx_core.run.memory import CANARY
 from rlx_core.run.plan import Locations
 from rlx_core.run.program import PlannedProgram
 
-__all__ = ["device_program"]
-
 
 def device_program(
     lir: Lir, device: Device, kernels: KernelTable, compiled: CompiledPlan, *, poison: bool = False

@@ -24,8 +24,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.lru import LruCache
 from rlx_core.system.records import frozen
 
-__all__ = ["Rearranger"]
-
 _MAX_BUILT: Final = 64
 
 _BITS: Final[Mapping[int, DType]] = {1: i8, 2: i16, 4: i32, 8: i64}

@@ -15,8 +15,6 @@ from attrs import field
 from rlx_core.device.driver import Driver
 from rlx_core.system.records import define
 
-__all__ = ["MAX_RECORDINGS", "Recordings"]
-
 MAX_RECORDINGS: Final = 16
 """Maximum number of address combinations that are cached; the oldest are evicted first."""
 

@@ -19,8 +19,6 @@ from rlx_core.run.device_memory import aligned
 from rlx_core.run.parts import is_empty
 from rlx_core.system.records import frozen
 
-__all__ = ["Emissions", "emissions", "padded"]
-
 
 @frozen(eq=False)
 class Emissions:

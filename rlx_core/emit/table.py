@@ -22,8 +22,6 @@ from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.select.kernels import Condition, Emitting, KernelTable, TraitWords
 
-__all__ = ["GENERATED", "LIBRARY", "TIERS", "DeviceTable", "loop_rows", "reads_in_place"]
-
 GENERATED, LIBRARY = "generated", "library"
 
 TIERS = (GENERATED, LIBRARY, "host")

@@ -10,8 +10,6 @@ import importlib
 from types import TracebackType
 from typing import NoReturn
 
-__all__ = ["contained", "reraise"]
-
 
 def is_contained(error: BaseException | None) -> bool:
     """Return whether an exception is the contribution's own fault: not an interrupt, and not an out-of-memory error."""

@@ -8,8 +8,6 @@ from contextlib import ContextDecorator
 from rlx_core.errors.base import Fact, RlxError
 from rlx_core.errors.running import DeadlockError, OutOfMemoryError
 
-__all__ = ["in_our_words", "is_lack", "lacking", "typed_lacks"]
-
 _LOADERS_WORDS = ("cannot allocate memory", "failed to map segment", "out of memory", "not enough memory")
 """Messages of a system's loader, in an ImportError or an OSError, where a library does not fit into memory."""
 

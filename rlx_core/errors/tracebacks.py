@@ -13,8 +13,6 @@ from typing import Final
 
 from rlx_core.errors.base import RlxError
 
-__all__ = ["VARIABLE", "shorten"]
-
 VARIABLE: Final = "RLX_TRACEBACK"
 """The environment variable: `short` (the default) or `full`."""
 

@@ -15,8 +15,6 @@ from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
 from rlx_core.system.private import replace_file
 
-__all__ = ["export_file", "import_file"]
-
 
 def import_file(path: Path, host: PluginHost) -> Program:
     """The program in a file, verified; its ops are those of `host`, and its arrays lie in the mapped file.

@@ -22,8 +22,6 @@ from rlx_core.ir.prefix import ALIGNMENT
 from rlx_core.system.budget import current_work
 from rlx_core.system.context import assigned
 
-__all__ = ["MAX_READ_NBYTES", "aligned_copy", "in_memory", "mapped", "mapped_file", "open_regular"]
-
 MAX_READ_NBYTES: Final = 1 << 20
 """Files of at most this many bytes are read: a copy of 1 MiB takes some 0.1 ms, and processes have little to share."""
 

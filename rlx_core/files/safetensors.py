@@ -32,8 +32,6 @@ from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.system.private import Chunk, replace_file
 from rlx_core.system.records import frozen
 
-__all__ = ["export_file", "import_file", "load_safetensors", "read_metadata", "save_safetensors"]
-
 DTYPES: Final[Mapping[str, DType]] = {
     "BOOL": dtypes.bool_,
     **{f"I{8 * d.itemsize}": d for d in (dtypes.i8, dtypes.i16, dtypes.i32, dtypes.i64)},

@@ -19,8 +19,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.transforms.trace import leaf_type
 from rlx_core.trees.flatten import Tree, flatten
 
-__all__ = ["by_name", "restored"]
-
 
 def by_name(tree: Any) -> dict[str, Any]:
     """The leaves of a pytree by the names of their places.

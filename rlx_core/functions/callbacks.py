@@ -18,8 +18,6 @@ from rlx_core.runtime.jit import Jitted
 from rlx_core.transforms.lifting import Arguments, current_builder
 from rlx_core.trees.flatten import expect_function, function_name
 
-__all__ = ["debug_callback", "debug_print", "pure_callback"]
-
 
 @checked_call
 def pure_callback(function: Callable[..., Any], result_spec: Any, *args: Any) -> Any:

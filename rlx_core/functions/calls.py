@@ -19,8 +19,6 @@ from rlx_core.transforms.lifting import as_value, current_builder, of_type
 from rlx_core.transforms.trace import Trace, trace
 from rlx_core.trees.flatten import Tree, bind_arguments, flatten, flatten_arguments, single
 
-__all__ = ["Call", "Function", "as_arrays", "differentiable_arguments", "enter"]
-
 Function = Callable[..., Any]
 Results = tuple[Value, ...]
 

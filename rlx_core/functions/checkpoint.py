@@ -15,8 +15,6 @@ from rlx_core.transforms.graphs import pruned
 from rlx_core.transforms.lifting import Arguments, closed, current_builder, traced
 from rlx_core.trees.flatten import bind_arguments, expect_function, function_name
 
-__all__ = ["checkpoint", "checkpoint_name"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

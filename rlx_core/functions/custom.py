@@ -28,18 +28,6 @@ from rlx_core.transforms.lifting import Arguments, Traced, closed, current_build
 from rlx_core.transforms.trace import Leaf
 from rlx_core.trees.flatten import Tree, bind_arguments, expect_function, flatten, function_name
 
-__all__ = [
-    "MOST_ORDERS",
-    "Call",
-    "CustomFunction",
-    "counted",
-    "expect_rules",
-    "is_moving",
-    "leaves_like",
-    "line_of",
-    "tracing_rule",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -25,8 +25,6 @@ from rlx_core.transforms.lifting import closed, traced
 from rlx_core.transforms.trace import Leaf
 from rlx_core.trees.flatten import flatten, function_name
 
-__all__ = ["custom_vjp"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -39,8 +39,6 @@ from rlx_core.trees.flatten import (
     single,
 )
 
-__all__ = ["ForwardBackward", "Saved", "forward_backward"]
-
 _WHAT: Final = "forward_backward"
 
 

@@ -29,8 +29,6 @@ from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type
 from rlx_core.transforms.vjp import grad_with_loss, vjp_graph
 from rlx_core.trees.flatten import Tree, bind_arguments, flatten, same_structure, spread
 
-__all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "vmap"]
-
 
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True

@@ -21,8 +21,6 @@ from rlx_core.runtime.compiled_function import CompiledFunction, compile_functio
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments, flatten_arguments
 
-__all__ = ["PARAMETERS", "Model", "argument_names"]
-
 PARAMETERS: Final = "parameters"
 """The name of the first argument of every model's function."""
 

@@ -10,8 +10,6 @@ from rlx_core.ir.nonfinite import Check, checking
 from rlx_core.ops.arguments import flag
 from rlx_core.pipeline.profile import watching
 
-__all__ = ["nans"]
-
 
 @checked_call
 @contextmanager

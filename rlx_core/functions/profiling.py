@@ -14,8 +14,6 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.jit import Jitted
 from rlx_core.trees.flatten import expect_function
 
-__all__ = ["profile"]
-
 P = ParamSpec("P")
 
 

@@ -26,8 +26,6 @@ from rlx_core.system.records import frozen
 from rlx_core.transforms.trace import Trace
 from rlx_core.trees.flatten import bind_arguments, flatten_arguments, function_name
 
-__all__ = ["MAX_PROGRAMS", "MAX_TRACES", "Gradient", "StagedTransform"]
-
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 

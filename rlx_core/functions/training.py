@@ -19,8 +19,6 @@ from rlx_core.plugins import PluginHost
 from rlx_core.runtime.jit import Jitted
 from rlx_core.trees.flatten import expect_function, function_name
 
-__all__ = ["train_step"]
-
 STATE = "state"
 
 

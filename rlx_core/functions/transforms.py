@@ -27,21 +27,6 @@ from rlx_core.system.locks import forks_wait
 from rlx_core.transforms.trace import trace as _trace
 from rlx_core.trees.flatten import expect_function
 
-__all__ = [
-    "eval_shape",
-    "grad",
-    "hessian",
-    "hvp",
-    "jacfwd",
-    "jacrev",
-    "jvp",
-    "linearize",
-    "trace",
-    "value_and_grad",
-    "vjp",
-    "vmap",
-]
-
 Function = Callable[..., Any]
 Axes = int | Sequence[int]
 

@@ -11,8 +11,6 @@ from rlx_core.errors import ShapeError
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["WeightLayout", "WeightSpan"]
-
 _ALIGNMENT: Final = 64
 """Bytes: a cache line, and the widest vector that a CPU loads."""
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from rlx_core import errors
 
-__all__ = ["ELSEWHERE", "INTERNAL", "RENAMED", "attribute_hint", "hint_for"]
-
 RENAMED: Final[dict[str, str]] = {
     # name in rlx → names in NumPy, JAX and PyTorch, and of the op that `rlx ops` lists
     "rlx.abs": "absolute fabs",

@@ -10,8 +10,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 from rlx_core.errors import RlxError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.errors.tracebacks import shorten
 
-__all__ = ["CHANGED_ORDER", "KEYWORDS", "RENAMED_ARGUMENTS", "checked_call", "renamed_keywords"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

@@ -10,8 +10,6 @@ from urllib.parse import unquote, urlsplit
 
 from rlx_core.system.records import frozen
 
-__all__ = ["KnownPackage", "known_packages", "reinstalling"]
-
 PIP: Final = "python -m pip install"
 
 

@@ -8,8 +8,6 @@ from typing import Any, Generic, TypeVar
 from rlx_core.errors import DtypeError, Fact, RlxError
 from rlx_core.ir.dtypes import DType
 
-__all__ = ["DtypeMap"]
-
 K = TypeVar("K", bound=Hashable)
 
 

@@ -17,8 +17,6 @@ from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments
 
-__all__ = ["HostStep", "PartitionReport", "PartitionedFunction", "ProgramPart", "signature_of"]
-
 
 @frozen(eq=False)
 class HostStep:

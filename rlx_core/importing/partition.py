@@ -19,8 +19,6 @@ from rlx_core.importing.host_steps import HostStep, PartitionedFunction, Program
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Partition", "WalkedProgram", "untraceable"]
-
 
 class WalkedProgram(ABC):
     """A program of another system after a walk, with its steps on the host. Its values have hashable keys.

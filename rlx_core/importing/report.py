@@ -8,8 +8,6 @@ from typing import Any
 from rlx_core.errors import unsupported
 from rlx_core.importing.table import HandlerTable
 
-__all__ = ["UnsupportedReport", "expect_handlers"]
-
 
 class UnsupportedReport:
     """Operations of a program without a handler, or with operands that their handlers do not support.

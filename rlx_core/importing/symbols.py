@@ -10,8 +10,6 @@ from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Dim, Relation, SizeGuard, SizeSymbol, free_symbols, holds, symbol
 from rlx_core.ir.graph import ambient_builder
 
-__all__ = ["SymbolTable", "expect_relation", "foreign_size", "fresh_name"]
-
 
 class SymbolTable(dict[str, Any]):
     """Name of a symbolic size in another system → dim of rlx.

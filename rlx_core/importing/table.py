@@ -10,8 +10,6 @@ from typing import Any, Generic, TypeVar
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.system.records import frozen
 
-__all__ = ["Handler", "HandlerTable", "register_rows"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound="Handler")
 

@@ -11,8 +11,6 @@ from rlx_core.importing.report import UnsupportedReport
 from rlx_core.importing.table import HandlerTable
 from rlx_core.system.budget import current_work
 
-__all__ = ["GraphWalk", "OperandRefusal", "refuse"]
-
 N = TypeVar("N")
 
 

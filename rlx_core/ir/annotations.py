@@ -19,8 +19,6 @@ import numpy as np
 from rlx_core.errors import FormatError, nearest
 from rlx_core.ir.dtypes import DType, dtype
 
-__all__ = ["MISFIT", "annotation", "annotations_of", "exact_types", "fitting", "misfit", "nearest_word"]
-
 MISFIT: Final = object()
 """Sentinel for a value that is not of the annotated kind."""
 

@@ -27,8 +27,6 @@ from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import spec
 from rlx_core.system.floating import in_standard_modes
 
-__all__ = ["OpFunction", "apply", "array_value", "as_array", "op_function"]
-
 _Scalar = (bool, int, float, complex)
 
 

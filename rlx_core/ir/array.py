@@ -20,21 +20,6 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.ir.graph import ArrayMethods, Value, ambient_builder, operator
 from rlx_core.ir.types import TensorType
 
-__all__ = [
-    "Donated",
-    "HostArray",
-    "as_index",
-    "donate_together",
-    "donated_error",
-    "donation_text",
-    "is_array",
-    "is_immutable",
-    "read_only_view",
-    "unwrapped",
-    "usable",
-    "wrapped",
-]
-
 _LINE_WIDTH: Final = 88
 
 

@@ -16,8 +16,6 @@ from attrs import field
 from rlx_core.errors import ConfigError
 from rlx_core.ir.op import Op, Rule, define_op
 
-__all__ = ["Block", "FusionPolicy", "define_block", "lower_block"]
-
 FusionPolicy = Literal["direct", "fusable"]
 """Which lowering blocks get: fused ops where one exists, or primitive chains. For autodiff it is `fusable`."""
 

@@ -15,8 +15,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ir.verify import IrStage, check
 from rlx_core.system.records import frozen
 
-__all__ = ["Bundle", "Bundled"]
-
 
 @frozen(eq=False)
 class Bundle(Travels):

@@ -16,8 +16,6 @@ from rlx_core.errors import MissingRuleError
 if TYPE_CHECKING:
     from rlx_core.ir.op import Op
 
-__all__ = ["RULE_SHAPES", "accepts", "check_declared", "complaints", "rule_complaint"]
-
 RULE_SHAPES: Final = {
     "infer": "{self}, {operands}",
     "decompose": "{self}, {operands}",

@@ -20,8 +20,6 @@ from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 
-__all__ = ["kind_faults", "record_classes"]
-
 _WITH_A_FORM = (DType, Expr, Graph, Literal, Op, TensorType)
 
 

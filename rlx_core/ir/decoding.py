@@ -20,8 +20,6 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Lines, Origin, Source
 from rlx_core.ir.types import TensorType, spec
 
-__all__ = ["Decoder", "OpTable", "find_op", "made_before", "make_op", "make_record"]
-
 OpTable = Mapping[str, type[Op]]
 """Op name → op class, as a registry holds it."""
 

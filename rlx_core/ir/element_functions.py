@@ -17,8 +17,6 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ir.registered import Registered
 
-__all__ = ["PROVIDERS", "ElementFunction", "ElementFunctions", "is_inexact", "preferred_functions"]
-
 ElementFunction: TypeAlias = "Callable[..., np.ndarray]"
 """An element-wise function of arrays, which broadcast as in NumPy."""
 

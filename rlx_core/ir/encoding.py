@@ -20,8 +20,6 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Lines, Source
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Encoder", "exact_float", "flat_bytes", "literal_bytes", "literal_from", "read_float"]
-
 
 def literal_bytes(value: Literal) -> bytes:
     """The little-endian, row-major bytes of constant data."""

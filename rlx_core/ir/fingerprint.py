@@ -15,8 +15,6 @@ from rlx_core.ir.attributes import Encoder, literal_bytes
 from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Graph, Literal
 
-__all__ = ["FINGERPRINT_VERSION", "canonical", "fingerprint"]
-
 FINGERPRINT_VERSION = 1
 """Part of every fingerprint; raised whenever the canonical encoding changes."""
 

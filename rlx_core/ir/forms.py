@@ -10,8 +10,6 @@ from typing import Any
 
 from rlx_core.errors import FormatError, RlxError
 
-__all__ = ["Json", "items", "need", "optional", "pair", "quoted"]
-
 Json = Any
 """Values that `json.dumps` writes without loss: None, bool, int, str, lists, and dictionaries with string keys."""
 

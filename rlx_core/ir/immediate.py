@@ -19,8 +19,6 @@ from rlx_core.ir.provenance import current_origin
 from rlx_core.ir.tape import MAX_TAPES, Tape, tape_of_graph
 from rlx_core.ir.types import TensorType
 
-__all__ = ["evaluate"]
-
 Kind: TypeAlias = "tuple[Any, ...] | None"
 """Key of an operand before its elements are known: dtype and shape of an array; a scalar, and a key for its bits."""
 

@@ -14,8 +14,6 @@ from attrs.validators import in_
 
 from rlx_core.system.records import frozen
 
-__all__ = ["Kink", "Takes"]
-
 Takes = Literal["lower", "mean", "inner", "shared", "first", "zero"]
 """The choice among the candidates for the derivative.
 

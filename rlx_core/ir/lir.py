@@ -20,24 +20,6 @@ from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "Alias",
-    "CallManifest",
-    "Entry",
-    "IrStage",
-    "Lir",
-    "OutputDelivery",
-    "Phase",
-    "Slot",
-    "Step",
-    "TemplateOrigin",
-    "covers_root",
-    "is_made_of_parts",
-    "parts_of",
-    "placement",
-    "root_of",
-]
-
 
 class IrStage(Enum):
     """The stage of a program: blocks, tensor ops, or ops with a plan."""

@@ -21,17 +21,6 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:
     from rlx_core.ir.graph import Value
 
-__all__ = [
-    "NO_AXES",
-    "Mesh",
-    "OverNamedAxes",
-    "current_mesh",
-    "expect_named_axes",
-    "in_mesh",
-    "named_axes",
-    "nodes_over",
-]
-
 
 @frozen
 class Mesh:

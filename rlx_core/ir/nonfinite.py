@@ -21,8 +21,6 @@ from rlx_core.ir.provenance import Source
 from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
-__all__ = ["Check", "active", "checking", "expect_finite", "expect_finite_results"]
-
 
 @frozen
 class Check:

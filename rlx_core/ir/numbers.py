@@ -12,8 +12,6 @@ from rlx_core.ir.attributes import literal_from
 from rlx_core.ir.graph import Literal
 from rlx_core.ir.types import TensorType
 
-__all__ = ["literal_from_numbers", "read_number"]
-
 
 def literal_from_numbers(type: TensorType, numbers: Sequence[str]) -> Literal:
     """Constant data from printed elements.

@@ -28,8 +28,6 @@ from rlx_core.ir.scanner import INT, NUMBER, TYPE, VALUE, WORD, Scanner
 from rlx_core.ir.types import TensorType
 from rlx_core.ir.verify import type_faults
 
-__all__ = ["Parser", "parse_graph"]
-
 _DIM = re.compile(r"\{([^}]*)\}")
 _GUARD = re.compile(r"([^\n#]*)")
 _BASE64 = re.compile(r'"([A-Za-z0-9+/=]*)"')

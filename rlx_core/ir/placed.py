@@ -11,8 +11,6 @@ from rlx_core.ir.array import is_array
 from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Placed", "placed_type"]
-
 _HOST_KINDS = (1, 3)
 """DLPack's numbers for the host's memory: its own, and its own pinned for a device."""
 

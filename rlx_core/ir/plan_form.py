@@ -16,8 +16,6 @@ from rlx_core.ir.forms import Json, items, need, optional
 from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.lir import Alias, CallManifest, Entry, Lir, OutputDelivery, Phase, Slot, Step
 
-__all__ = ["decode_lir", "encode_lir", "fingerprint_lir", "option_form", "option_from"]
-
 _PHASES = get_args(Phase)
 _DELIVERIES = ("own", "copy", "donor")
 _MAX_DEPTH = 16

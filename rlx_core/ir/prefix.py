@@ -17,8 +17,6 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, need
 from rlx_core.system.records import frozen
 
-__all__ = ["ALIGNMENT", "Prefix"]
-
 ALIGNMENT: Final = 64
 """Alignment in bytes of the content after the text, in the file."""
 

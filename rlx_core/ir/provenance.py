@@ -17,8 +17,6 @@ from rlx_core.errors import Fact, RlxError
 from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
-__all__ = ["NOWHERE", "Lines", "Origin", "Source", "current_origin", "here", "locating", "originating", "user_frame"]
-
 
 @frozen(repr=False)
 class Source:

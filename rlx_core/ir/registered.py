@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TypeVar
 
-__all__ = ["Registered"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -12,8 +12,6 @@ from rlx_core.ir.dims import SizeGuard, SizeSymbol, free_symbols
 from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, as_results, building, symbols_inside
 from rlx_core.ir.provenance import originating
 
-__all__ = ["Replace", "copy_node", "copy_nodes", "guards_over", "inline", "needed_nodes", "rebuild", "subgraph"]
-
 Replace = Callable[[Node, "tuple[Value | None, ...]"], "Value | Sequence[Value] | None"]
 
 

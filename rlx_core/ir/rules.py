@@ -19,17 +19,6 @@ from rlx_core.ir.op import Op, OpModules
 from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "CustomDerivative",
-    "Kind",
-    "NestedTransforms",
-    "Replicated",
-    "RuleTable",
-    "Rules",
-    "nested",
-    "transforming",
-]
-
 Kind = Literal["vjp", "jvp", "batch", "decompose"]
 """The rule slots that a transformation reads."""
 

@@ -14,8 +14,6 @@ from typing import Any, NoReturn, TypeVar
 from rlx_core.errors import Fact, FormatError, RlxError
 from rlx_core.ir.types import TensorType, spec
 
-__all__ = ["INT", "NUMBER", "STRING", "TYPE", "VALUE", "WORD", "Scanner"]
-
 _T = TypeVar("_T")
 
 _SPACE = re.compile(r"(?:\s|#[^\n]*)*")

@@ -33,19 +33,6 @@ if TYPE_CHECKING:
     from rlx_core.ir.bundle import Bundle
     from rlx_core.ir.module import Module
 
-__all__ = [
-    "FORMAT_VERSION",
-    "MAGIC",
-    "Program",
-    "Stored",
-    "load",
-    "load_plan",
-    "load_stored",
-    "relocated",
-    "save",
-    "save_chunks",
-]
-
 Program: TypeAlias = "Module | Graph | Bundle"
 """The content of a file."""
 

@@ -17,8 +17,6 @@ import attrs
 from rlx_core.errors import ConfigError, RlxError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.ir.annotations import MISFIT, annotation, exact_types, fitting, misfit, nearest_word
 
-__all__ = ["by_annotation", "refusing"]
-
 _REFUSALS = (TypeError, ValueError, OverflowError, AttributeError, KeyError, IndexError)
 """Exceptions of converters and validators that do not use rlx's errors."""
 

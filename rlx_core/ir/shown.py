@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from rlx_core.ir.registered import Registered
 
-__all__ = ["PAGES", "PICTURES", "Drawn", "Shown"]
-
 _DRAWN_BY: Final = "rlx_core.draw.pages"
 
 PAGES: Final[Registered[type, Callable[[Any], str]]] = Registered(_DRAWN_BY)

@@ -17,8 +17,6 @@ from rlx_core.ir.dims import Dim, DimBinding, Expr, SizeSymbol, free_symbols
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import define
 
-__all__ = ["infer_binding", "infer_binding_from_counts", "plain_symbol"]
-
 _EXPLICIT = "pass an explicit binding, such as batch_seq(8, 128)"
 
 

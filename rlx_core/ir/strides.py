@@ -13,8 +13,6 @@ from typing import Final
 
 from rlx_core.ir.types import TensorType
 
-__all__ = ["WIDEST", "Strides", "dense_strides", "extent", "is_dense", "regrouped_strides"]
-
 Strides = tuple[int, ...]
 
 WIDEST: Final = 16

@@ -23,8 +23,6 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["Tape", "tape_of_graph", "tape_of_op", "widened"]
-
 Arrays: TypeAlias = "Sequence[np.ndarray | None]"
 
 MAX_TAPES = 2048

@@ -34,8 +34,6 @@ from rlx_core.ir.scanner import INT, VALUE
 from rlx_core.ir.text import guard_text, print_graph, print_node, value_names
 from rlx_core.system.records import define
 
-__all__ = ["parse_lir", "print_lir", "print_step"]
-
 _PHASE = re.compile(r"prologue|steady-state|epilogue")
 
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from rlx_core.errors import FormatError
 
-__all__ = ["Stays", "Travels"]
-
 if TYPE_CHECKING:
     from typing import Self
 

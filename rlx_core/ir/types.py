@@ -20,23 +20,6 @@ from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "MAX_RANK",
-    "Shape",
-    "TensorType",
-    "as_dim",
-    "broadcast_shapes",
-    "expect_dtype",
-    "expect_dtype_of",
-    "expect_rank",
-    "expect_shape",
-    "listed",
-    "normalize_axes",
-    "normalize_axis",
-    "same_dim",
-    "spec",
-]
-
 Shape = tuple[Dim, ...]
 
 

@@ -15,8 +15,6 @@ from rlx_core.ir.strides import Strides, dense_strides, extent
 from rlx_core.ir.verify import IrStage, RuleViolation, fault_at, raise_faults, verify
 from rlx_core.ir.verify_memory import delivery_faults, memory_faults, nbytes_of
 
-__all__ = ["check_lir", "verify_lir"]
-
 
 def check_lir(lir: Lir) -> None:
     """Require that `verify_lir` finds nothing.

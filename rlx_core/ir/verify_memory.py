@@ -21,8 +21,6 @@ from rlx_core.ir.strides import extent, is_dense
 from rlx_core.ir.verify import RuleViolation, fault_at
 from rlx_core.system.records import define, frozen
 
-__all__ = ["delivery_faults", "memory_faults", "nbytes_of"]
-
 
 def memory_faults(lir: Lir) -> list[RuleViolation]:
     """Every rule about bytes that a planned program breaks while it runs; its schedule, slots and deliveries are in order."""

@@ -9,8 +9,6 @@ from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["BindingManifest", "Port", "Reflection", "WeightPlace", "binding_manifest", "reflect"]
-
 
 @frozen
 class Port:

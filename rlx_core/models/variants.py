@@ -13,8 +13,6 @@ from rlx_core.ir.fingerprint import canonical, digest_of
 from rlx_core.ir.module import Module
 from rlx_core.system.records import frozen
 
-__all__ = ["Mode", "ModelComponent", "ModelPhase", "PhaseVariant"]
-
 ModelPhase = Literal["prefill", "decode", "encoder"]
 """The phase of a language model in one call: read a prompt, add one token, or encode a whole text."""
 

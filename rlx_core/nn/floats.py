@@ -12,8 +12,6 @@ from rlx_core.ops.array_info import result_type
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.linalg import operand
 
-__all__ = ["at_least", "floats", "narrowed"]
-
 
 def floats(what: str, **arguments: Any) -> tuple[DType, list[Any]]:
     """Return the dtype of a result, and the operands in the dtype of the computation.

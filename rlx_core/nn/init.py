@@ -31,23 +31,6 @@ from rlx_core.trees.key import Key
 if TYPE_CHECKING:
     from rlx_core.typing import Array
 
-__all__ = [
-    "constant",
-    "glorot_normal",
-    "glorot_uniform",
-    "he_normal",
-    "he_uniform",
-    "lecun_normal",
-    "lecun_uniform",
-    "normal",
-    "ones",
-    "orthogonal",
-    "truncated_normal",
-    "uniform",
-    "variance_scaling",
-    "zeros",
-]
-
 Shape = int | Sequence[int]
 Mode = Literal["fan_in", "fan_out", "fan_avg"]
 Distribution = Literal["normal", "truncated_normal", "uniform"]

@@ -16,8 +16,6 @@ import numpy as np
 
 from rlx_core.errors import ConfigError
 
-__all__ = ["choice", "flag", "listed", "names", "number", "whole"]
-
 
 def whole(what: str, value: Any, least: int | None = None) -> int:
     """Return a Python integer of at least `least`; `what` names the function and the argument.

@@ -17,8 +17,6 @@ from rlx_core.ir.op import Op
 if TYPE_CHECKING:
     from rlx_core.typing import ArrayLike
 
-__all__ = ["CheckedFunction", "op_function"]
-
 P = ParamSpec("P")
 _OpT = TypeVar("_OpT", bound=Op)
 

@@ -18,9 +18,6 @@ from rlx_core.ops.array_shapes import copied
 from rlx_core.ops.creation import zeros_like
 from rlx_core.ops.linalg import operand
 
-__all__ = ["ceil", "clip", "conj", "conjugate", "floor", "imag", "positive", "real", "round", "trunc"]
-
-
 MOST_PLACES: Final = 300
 """Limit of `decimals` in `round`: larger powers of ten are not finite."""
 

@@ -20,8 +20,6 @@ from rlx_core.ops.scatter import ScatterMode
 if TYPE_CHECKING:
     from rlx_core.typing import Array, ArrayLike
 
-__all__ = ["gather", "gather_nd", "put_along_axis", "scatter", "scatter_add", "scatter_nd"]
-
 
 @checked_call
 def gather(

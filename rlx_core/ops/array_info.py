@@ -34,8 +34,6 @@ from rlx_core.ir.graph import Value, ambient_builder
 from rlx_core.ops.device import device_here, expect_device
 from rlx_core.system.records import frozen
 
-__all__ = ["API_VERSION", "array_namespace", "can_cast", "finfo", "iinfo", "isdtype", "namespace_info", "result_type"]
-
 API_VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")
 API_VERSION: Final = API_VERSIONS[-1]
 

@@ -20,8 +20,6 @@ from rlx_core.ops.complex import complex_norm_sq
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.selection import where
 
-__all__ = ["matrix_norm", "norm", "vector_norm"]
-
 
 @checked_call
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:

@@ -30,8 +30,6 @@ from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape
 from rlx_core.system.records import frozen
 
-__all__ = ["at", "written"]
-
 _JOINS: dict[ScatterMode, Callable[[Any, Any], Any]] = {
     "set": lambda old, new: new,
     "add": add,

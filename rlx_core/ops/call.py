@@ -27,20 +27,6 @@ from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes
 
-__all__ = [
-    "OPS",
-    "Call",
-    "Inlined",
-    "call",
-    "closed_body",
-    "expect_operands",
-    "results_of",
-    "traced",
-    "with_batched_outputs",
-    "with_cotangents_like",
-    "zeros",
-]
-
 
 def expect_operands(body: Graph, types: Sequence[TensorType | None]) -> None:
     """Require that operand types match those of the body's inputs.

@@ -33,21 +33,6 @@ from rlx_core.trees.flatten import map_leaves
 if TYPE_CHECKING:
     from rlx_core.typing import Array
 
-__all__ = [
-    "OPS",
-    "AxisIndex",
-    "PMax",
-    "PMean",
-    "PMin",
-    "PSum",
-    "axis_index",
-    "axis_size",
-    "pmax",
-    "pmean",
-    "pmin",
-    "psum",
-]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from rlx_core.errors import DeviceError
 from rlx_core.ir.array import HostArray
 from rlx_core.ir.graph import Value, ambient_builder
 
-__all__ = ["HOST", "TARGET", "device_here", "device_of", "expect_device", "to_device"]
-
 TARGET: Final = "target"
 HOST: Final = "cpu"
 

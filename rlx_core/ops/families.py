@@ -10,8 +10,6 @@ import textwrap
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["FAMILIES", "found_families"]
-
 FAMILIES: Final[Mapping[str, str]] = {
     "activation": (
         "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt tanh erf erfc erfinv sigmoid relu gelu "

@@ -25,8 +25,6 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import Reshape, Sum
 from rlx_core.system.records import frozen
 
-__all__ = ["ABSENT", "OPS", "FusedLoop", "LoopStep", "fused_loop"]
-
 ABSENT = -1
 """The number that a step reads in place of an absent optional operand."""
 

@@ -19,8 +19,6 @@ from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.samples import Rejected, Sample
 
-__all__ = ["OPS", "FusedMatMulEpilogue", "fused_matmul_epilogue"]
-
 
 @define_op(name="fused_matmul_epilogue")
 class FusedMatMulEpilogue(Op):

@@ -24,8 +24,6 @@ from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import Reshape, Transpose, reshape
 
-__all__ = ["OPS", "FusedMatMulPrologue", "fused_matmul_prologue"]
-
 
 @define_op(name="fused_matmul_prologue")
 class FusedMatMulPrologue(Op):

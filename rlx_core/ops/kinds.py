@@ -25,22 +25,6 @@ from rlx_core.ops.samples import Range, Rejected, Sample
 from rlx_core.ops.structural import expand, reshape, sum_to
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "Elementwise",
-    "Ratio",
-    "UnaryFloat",
-    "composed",
-    "conjugate_if_complex",
-    "elementwise",
-    "elementwise_batch",
-    "elementwise_samples",
-    "indicator",
-    "is_complex",
-    "promoted",
-    "scaled",
-    "unary_float_samples",
-]
-
 _EXACT_OF_COMPLEX: Final = {
     *(np.add, np.subtract, np.negative, np.equal, np.not_equal, np.isfinite, np.isinf, np.isnan)
 }

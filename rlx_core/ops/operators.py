@@ -9,8 +9,6 @@ from rlx_core.ir.graph import Value
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.structural import reshape, transpose
 
-__all__ = ["astype", "matrix_transpose"]
-
 
 def astype(x: Any, to: Any) -> Any:
     """Return `x` in another dtype."""

@@ -18,8 +18,6 @@ from rlx_core.ops.creation import zeros
 from rlx_core.ops.movement import Pad, concat
 from rlx_core.system.records import frozen
 
-__all__ = ["is_padded", "sum_of_padded"]
-
 
 @frozen(eq=False)
 class Slab:

@@ -31,8 +31,6 @@ from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import as_shape, expand
 from rlx_core.system.records import frozen
 
-__all__ = ["OPS", "Access", "ElementwiseRegion", "RegionStep", "access_of", "elementwise_region", "may_be_step"]
-
 Access = tuple[Dim, ...]
 """The strides of an input: for each axis of the region the stride in elements of the dense input, 0 where it is broadcast."""
 

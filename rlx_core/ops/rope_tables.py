@@ -16,8 +16,6 @@ from rlx_core.ops.rope import RopeLayout
 from rlx_core.ops.structural import reshape
 from rlx_core.ops.trigonometry import cos, sin
 
-__all__ = ["rope_tables"]
-
 
 def rope_tables(
     x: Any, positions: Any, theta: float, head_dim: int, n_rot: int | None, layout: RopeLayout

@@ -8,8 +8,6 @@ from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.array_statistics import one_axis
 from rlx_core.ops.cumulative import cum_log_sum_exp, cummax, cummin
 
-__all__ = ["cumulative_logsumexp", "cumulative_max", "cumulative_min"]
-
 
 @checked_call
 def cumulative_max(x: Any, axis: int | None = None) -> Any:

@@ -20,8 +20,6 @@ from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.system.records import frozen
 
-__all__ = ["Case", "Rejected", "Sample"]
-
 Range = tuple[float, float]
 
 

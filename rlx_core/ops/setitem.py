@@ -11,8 +11,6 @@ from typing import Any
 from rlx_core.ir.graph import Value
 from rlx_core.ops.at import written
 
-__all__ = ["setitem"]
-
 
 def setitem(x: Value, key: Any, value: Any) -> None:
     """`x[key] = value` for all keys of `x[key]`, and for a computed mask over the leading axes.

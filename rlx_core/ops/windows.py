@@ -12,8 +12,6 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ops import dynamic
 from rlx_core.ops.arguments import listed
 
-__all__ = ["dynamic_slice", "dynamic_update_slice"]
-
 
 @checked_call
 def dynamic_slice(x: Any, start_indices: Sequence[Any], slice_sizes: Sequence[Dim]) -> Any:

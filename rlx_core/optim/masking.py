@@ -15,8 +15,6 @@ from rlx_core.optim.transformation import GradientTransformation, Transformation
 from rlx_core.optim.trees import leaves_over
 from rlx_core.trees.flatten import flatten, same_structure
 
-__all__ = ["Mask", "MaskedState", "MultiTransformState", "masked", "multi_transform"]
-
 Mask = Any | Callable[[Any], Any]
 """A tree of booleans over the parameters, each of which may apply to a subtree, or a function that returns such a tree."""
 

@@ -10,8 +10,6 @@ import rlx_core as rlx
 from rlx_core.errors import ConfigError
 from rlx_core.ir.dtypes import DType, dtype
 
-__all__ = ["Rate", "Schedule", "debiasing", "expect_fraction", "expect_positive", "expect_rate"]
-
 Schedule = Callable[[Any], Any]
 """A function from the number of steps before this one to a number."""
 

@@ -22,19 +22,6 @@ from rlx_core.optim.trees import wide
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import flatten, map_leaves, same_structure
 
-__all__ = [
-    "EmptyState",
-    "GradientTransformation",
-    "Transformation",
-    "apply_updates",
-    "chain",
-    "described",
-    "expect_params",
-    "identity",
-    "stateless",
-    "transformation",
-]
-
 
 class Transformation(Protocol):
     """Protocol of transformations, which can be chained, wrapped, and passed to `rlx.train_step`."""

@@ -18,8 +18,6 @@ from rlx_core.ir.dtypes import DType, bf16, dtype, f16, f32
 from rlx_core.ops.linalg import operand
 from rlx_core.trees.flatten import flatten, same_structure
 
-__all__ = ["chosen", "each", "leaves_over", "next_count", "sum_of_squares", "wide", "zeros_like"]
-
 
 def wide(x: Any, *, name: str = "a leaf") -> Any:
     """Return a leaf as an array of the dtype of the computation: f32 for f16 and bf16, otherwise unchanged.

@@ -23,8 +23,6 @@ from rlx_core.passes.engine.predicates import is_integer, is_not_complex
 from rlx_core.passes.engine.rules import Match, RewriteRule, rewrite, ruleset
 from rlx_core.passes.joined_slices import whole_of_slices
 
-__all__ = ["algebra", "holds_all_values"]
-
 
 @ruleset("algebra")
 def algebra(x: Any, a: Any, b: Any, p: Any, q: Any, s: Any, t: Any, axis: Any, n: Any) -> Iterator[RewriteRule]:

@@ -17,8 +17,6 @@ from rlx_core.ops.softmax import LogSoftmax, Softmax
 from rlx_core.ops.structural import Expand, Reshape, Sum, Transpose
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like
 
-__all__ = ["Canonicalize", "canonicalize"]
-
 COUNTS_AXES: Final[dict[type[Op], str]] = {
     Narrow: "axis",
     Concat: "axis",

@@ -8,8 +8,6 @@ from rlx_core.ir.graph import Graph, GraphArgument, Node, Value
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like
 
-__all__ = ["CommonSubexpressions", "merge_equal", "node_key"]
-
 
 @define_pass("cse")
 class CommonSubexpressions(Pass):

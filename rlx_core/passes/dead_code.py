@@ -6,8 +6,6 @@ from rlx_core.ir.graph import Graph
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph
 from rlx_core.passes.engine.sweep import sweep
 
-__all__ = ["DeadCode"]
-
 
 @define_pass("dead-code")
 class DeadCode(Pass):

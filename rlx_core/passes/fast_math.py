@@ -13,8 +13,6 @@ from rlx_core.passes.algebra import broadcast
 from rlx_core.passes.engine.predicates import is_float
 from rlx_core.passes.engine.rules import Match, RewriteRule, rewrite, ruleset
 
-__all__ = ["fast_math"]
-
 
 @ruleset("fast-math")
 def fast_math(x: Any, y: Any, z: Any) -> Iterator[RewriteRule]:

@@ -18,8 +18,6 @@ from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each
 from rlx_core.passes.engine.bound_values import expands
 from rlx_core.system.budget import current_work
 
-__all__ = ["FoldConstants", "fold", "literal_of"]
-
 Functions: TypeAlias = "Callable[[], ElementFunctions | None]"
 """Returns a target's functions of element-wise ops; called when a constant expression is evaluated."""
 

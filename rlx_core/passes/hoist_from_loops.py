@@ -20,8 +20,6 @@ from rlx_core.ops.structural import Reshape, reshape
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph
 from rlx_core.system.records import frozen
 
-__all__ = ["HoistFromLoops"]
-
 MOST_ROWS: Final = 16
 """Rows of a product of one step from which it reads its constant often enough itself."""
 

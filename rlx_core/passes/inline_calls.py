@@ -17,8 +17,6 @@ from rlx_core.ops.structural import reshape
 from rlx_core.passes.engine.base import INLINED, Context, Pass, Result, define_pass, each_graph
 from rlx_core.passes.engine.splice import draft
 
-__all__ = ["InlineCalls", "inline_calls"]
-
 
 @define_pass("inline-calls")
 class InlineCalls(Pass):

@@ -9,8 +9,6 @@ from rlx_core.ir.graph import Builder, Graph, GraphArgument, Param, Value
 from rlx_core.ir.rewrite import copy_nodes
 from rlx_core.passes.engine.base import Result
 
-__all__ = ["inline_into", "insert"]
-
 
 def insert(
     builder: Builder,

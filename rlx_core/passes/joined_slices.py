@@ -19,8 +19,6 @@ from rlx_core.passes.engine.rules import Declined, Match
 from rlx_core.passes.fuse.mark_elementwise_regions import is_step
 from rlx_core.system.records import frozen
 
-__all__ = ["whole_of_slices"]
-
 DEEPEST: Final = 64
 """Maximum length of a chain of ops that is examined; a longer chain is unchanged."""
 

@@ -14,8 +14,6 @@ from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import expand, reshape
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like, field
 
-__all__ = ["LegalizeBroadcast", "write_out"]
-
 Form = Literal["equal", "suffix"]
 
 

@@ -11,8 +11,6 @@ from rlx_core.ir.graph import Graph, nested_graphs
 from rlx_core.ir.hir import has_blocks, lower_hir
 from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, Stage, define_pass, field
 
-__all__ = ["LowerHir"]
-
 
 @define_pass("lower-hir")
 class LowerHir(Pass):

@@ -18,8 +18,6 @@ from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.passes.engine.same import with_equal_nodes
 from rlx_core.system.records import frozen
 
-__all__ = ["MergeLoops"]
-
 
 @define_pass("merge-loops")
 class MergeLoops(Pass):

@@ -9,8 +9,6 @@ from rlx_core.ir.graph import Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, emit_like
 
-__all__ = ["PromoteParams", "promote_params"]
-
 
 @define_pass("promote-params")
 class PromoteParams(Pass):

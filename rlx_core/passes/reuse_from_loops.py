@@ -20,8 +20,6 @@ from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each
 from rlx_core.passes.engine.same import with_equal_nodes
 from rlx_core.system.records import define
 
-__all__ = ["ReuseFromLoops"]
-
 LEAST_TERMS: Final = 32
 """Terms of a product's sums from which reading one takes less time than adding it up again."""
 

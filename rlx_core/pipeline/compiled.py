@@ -29,8 +29,6 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:  # imported where memory is planned; a program from the cache needs none of it
     from rlx_core.pipeline.planning.planner import PlanOptions
 
-__all__ = ["CompiledProgram", "ProgramCache", "plan_options"]
-
 
 @frozen(eq=False)
 class CompiledProgram:

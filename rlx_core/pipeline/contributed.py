@@ -25,8 +25,6 @@ from rlx_core.public import CORE, FUNCTIONS
 if TYPE_CHECKING:
     from rlx_core.pipeline.select.dispatch import LegalizationTable
 
-__all__ = ["EXPECTED", "expectation", "kernels_fault", "legalization_tables", "load_op"]
-
 Complaint = Callable[[Any, Any, Registry], str | None]
 """From an imported object, its record and the registry to the fault, or `None`."""
 

@@ -13,8 +13,6 @@ from rlx_core.ir.op import Op, names_of
 from rlx_core.passes.engine.base import Context, Pass, Result
 from rlx_core.system.records import frozen
 
-__all__ = ["DeferredPass", "has_any"]
-
 
 @frozen(eq=False, slots=False, repr=False)
 class DeferredPass(Pass):

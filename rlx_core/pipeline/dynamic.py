@@ -27,18 +27,6 @@ from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.system.lru import CacheCounts, LruCache
 from rlx_core.system.records import evolve, frozen
 
-__all__ = [
-    "Bucket",
-    "BucketedCompileCache",
-    "DynamicDimCompileCache",
-    "binding_key",
-    "power_of_two_ladder",
-    "replanned",
-    "specialize",
-    "template_symbols",
-    "validity_mask",
-]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ from rlx_core.pipeline.set_up import set_up
 from rlx_core.pipeline.targets import preferred_target, wanted_target
 from rlx_core.plugins import PluginHost, default_host
 
-__all__ = ["preferred"]
-
 _latest: list[tuple[PluginHost, ElementFunctions | None]] = []
 """The functions of the default host's target. The configuration is read once for each host, as `jit` reads it once for each
 variant."""

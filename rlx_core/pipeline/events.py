@@ -23,8 +23,6 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:
     from rlx_core.passes.engine.runner import PassEvent
 
-__all__ = ["CompileEvent", "Events"]
-
 
 @frozen
 class CompileEvent:

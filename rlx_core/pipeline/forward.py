@@ -17,8 +17,6 @@ from rlx_core.transforms.forward import Prepare, preparing, using
 if TYPE_CHECKING:
     from rlx_core.passes.engine.base import Pass
 
-__all__ = ["transforming_for"]
-
 
 @contextmanager
 def transforming_for(config: Config, host: PluginHost | None) -> Iterator[None]:

@@ -19,8 +19,6 @@ from rlx_core.ir.op import Op
 from rlx_core.pipeline.select.backend import Backend, Program, Target
 from rlx_core.pipeline.select.kernels import KernelTable, condition, run_reference
 
-__all__ = ["INTERPRETER", "Interpreter", "warn_of_interpreter"]
-
 INTERPRETER: Final = "interpreter"
 """The name of the target."""
 

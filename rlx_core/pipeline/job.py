@@ -39,8 +39,6 @@ if TYPE_CHECKING:  # imported where something has to be compiled; a program from
     from rlx_core.pipeline.plan import CompilationPlan
     from rlx_core.pipeline.select.dispatch import DispatchReport
 
-__all__ = ["Job"]
-
 
 @frozen(eq=False)
 class Job:

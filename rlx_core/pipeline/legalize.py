@@ -28,8 +28,6 @@ from rlx_core.plugins.faults import as_fact
 from rlx_core.plugins.use import leave_row_out
 from rlx_core.system.records import frozen
 
-__all__ = ["Legalize", "Offender", "legalize", "require_legal"]
-
 
 @frozen(eq=False)
 class Offender:

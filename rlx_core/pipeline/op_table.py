@@ -9,8 +9,6 @@ from rlx_core.pipeline.contributed import load_op
 from rlx_core.plugins import PluginHost
 from rlx_core.system.records import frozen
 
-__all__ = ["HostOps"]
-
 
 @frozen
 class HostOps(Mapping[str, type[Op]]):

@@ -16,8 +16,6 @@ from rlx_core.pipeline.providers import full_name
 from rlx_core.plugins.registry import Registry
 from rlx_core.system.records import frozen
 
-__all__ = ["Line", "check_places", "with_included"]
-
 
 @frozen
 class Line:

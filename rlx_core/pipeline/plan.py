@@ -37,8 +37,6 @@ from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 from rlx_core.system.records import frozen
 
-__all__ = ["CompilationPlan", "PlannedPass", "forward_passes", "plan_hash", "resolve_plan"]
-
 
 @frozen(eq=False)
 class PlannedPass:

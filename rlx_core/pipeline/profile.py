@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from rlx_core.ir.lir import Lir, Step
     from rlx_core.pipeline.select.backend import Traffic
 
-__all__ = ["Profile", "RunTime", "StepTime", "active", "bytes_of", "profiled", "signature_of", "watchers", "watching"]
-
 
 def bytes_of(node: Node) -> int:
     """Bytes of all operands and results of a node with known sizes, each counted once."""

@@ -12,8 +12,6 @@ from rlx_core.plugins import PluginHost
 from rlx_core.plugins.conditions import TARGET
 from rlx_core.plugins.registry import Registry
 
-__all__ = ["CORE", "activate_options", "activate_pipeline", "full_name"]
-
 CORE = "rlx"
 """The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rlx_core.plugins import ContributionFault
     from rlx_core.tuning.tuner import TunedProblem
 
-__all__ = ["CompilationReport", "Expansion", "human_bytes"]
-
 
 @frozen
 class Expansion:

@@ -15,8 +15,6 @@ from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
 from rlx_core.plugins.host import enabled_by
 from rlx_core.system.budget import CountedWork, current_work, working
 
-__all__ = ["Config", "set_up", "working_on"]
-
 Config: TypeAlias = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 """Forms of a configuration: itself, a table, the path of a file, or nothing (the nearest file)."""
 

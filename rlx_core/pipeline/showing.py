@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # a program from the cache runs no pass, and `compile` import
     from rlx_core.passes.engine.runner import PassesRun, Watch
     from rlx_core.pipeline.compiled import CompiledProgram
 
-__all__ = ["dump", "show", "watch_for"]
-
 
 def watch_for(printing: PrintingConfig, events: Events) -> Watch:
     """Return the observer of a run of passes: listeners, and graphs printed around the named passes."""

@@ -16,8 +16,6 @@ from rlx_core.plugins.conditions import TARGET
 from rlx_core.plugins.faults import fault_of, named_cause
 from rlx_core.plugins.states import attempt
 
-__all__ = ["find_target", "no_backend", "numbered", "opened", "with_contributed_kernels"]
-
 
 def find_target(host: PluginHost, requested: str | None) -> tuple[str, Backend, Registry]:
     """The backend of a target, and the registry with everybody who extends it.

@@ -8,8 +8,6 @@ from typing import Final
 from rlx_core import hints
 from rlx_core.plugins.entry import PluginEntry, normalized
 
-__all__ = ["Domains", "domain_of", "owners"]
-
 Domains = Mapping[str, tuple[PluginEntry, ...]]
 """Domain → its owners: one plugin, unless two distributions use one name for their plugins."""
 

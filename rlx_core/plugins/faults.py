@@ -12,8 +12,6 @@ from rlx_core.plugins.explain import mending, singular
 from rlx_core.plugins.states import Failure, Provenance
 from rlx_core.system.records import frozen
 
-__all__ = ["ContributionFault", "as_fact", "fault_of", "named_cause", "warn_of"]
-
 
 @frozen
 class ContributionFault:

@@ -15,8 +15,6 @@ from rlx_core.system.private import cache_directory
 from rlx_core.system.record_files import read_records, write_records
 from rlx_core.system.records import frozen
 
-__all__ = ["MAX_FAILURES", "UseFailure", "journal_file", "recorded", "remember"]
-
 MAX_FAILURES: Final = 100
 """Maximum number of failures in the file; the oldest are dropped."""
 

@@ -8,8 +8,6 @@ from typing import Any
 from rlx_core.plugins.conditions import VERBS
 from rlx_core.plugins.defaults import default_host
 
-__all__ = ["offered_function"]
-
 KIND = "functions"
 
 

@@ -16,8 +16,6 @@ from types import ModuleType
 
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin
 
-__all__ = ["package_of", "package_stamp", "packages_of", "stamp_of"]
-
 IGNORED = frozenset({"__pycache__"})
 
 

@@ -18,8 +18,6 @@ from rlx_core.plugins.states import Failure, Provenance
 if TYPE_CHECKING:
     from rlx_core.plugins.host import PluginHost
 
-__all__ = ["HOSTS", "fault_at_use", "leave_row_out", "owner_of", "typed_error"]
-
 HOSTS: Final[WeakValueDictionary[int, PluginHost]] = WeakValueDictionary()
 """The hosts of this process by number: owners are looked up in them when a call has failed, the latest host first."""
 

@@ -16,8 +16,6 @@ from rlx_core.run.program import PlannedProgram
 if TYPE_CHECKING:
     from rlx_core.run.poison import Guard
 
-__all__ = ["planned_program"]
-
 
 def planned_program(
     lir: Lir,

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rlx_core.run.program import PlannedProgram
     from rlx_core.tuning.tuner import TunedProblem
 
-__all__ = ["Calls", "Code", "HostCode"]
-
 
 @frozen(eq=False)
 class Calls:

@@ -21,8 +21,6 @@ from rlx_core.pipeline.select.kernels import KernelTable
 if TYPE_CHECKING:
     from rlx_core.run.memory import ProgramMemory
 
-__all__ = ["control_rows", "drive"]
-
 Run = Callable[[str, Sequence[Any]], Sequence[Any]]
 """Runs one of an op's graphs, by the name of its attribute."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rlx_core.pipeline.select.params import Params
     from rlx_core.run.frames import Frame, Frames
 
-__all__ = ["DeviceMemory", "aligned"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -21,8 +21,6 @@ from rlx_core.run.parameters import BoundParams, SharedState
 from rlx_core.run.plan import ARENA, BufferId, ExecutionPlan, Location
 from rlx_core.system.records import define
 
-__all__ = ["Frame", "Frames"]
-
 PER_RUN = ("input", "result")
 """The kinds of buffers that each run binds."""
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Hashable, Iterable
 
 from rlx_core.pipeline.select.backend import Listing
 
-__all__ = ["shared_listings"]
-
 
 def shared_listings(
     steps: Iterable[int],

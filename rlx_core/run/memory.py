@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from rlx_core.pipeline.select.params import Params
     from rlx_core.run.frames import Frame, Frames
 
-__all__ = [
-    "POISON",
-    "Allocation",
-    "HostMemory",
-    "ProgramMemory",
-    "address_of",
-    "allocate",
-    "bytes_of",
-    "empty",
-    "strided",
-]
-
 POISON: Final = 0xFF
 """The byte of memory that no step may read: all ones is NaN in f16, bf16, f32 and f64, and -1 in integers."""
 

@@ -13,8 +13,6 @@ from rlx_core.run.memory import Allocation, ProgramMemory
 from rlx_core.run.plan import BufferId, ExecutionPlan
 from rlx_core.system.records import define, frozen
 
-__all__ = ["BoundParams", "SharedState", "bind_params"]
-
 
 @frozen(eq=False)
 class BoundParams:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from rlx_core.run.frames import Frame
     from rlx_core.run.program import PlannedProgram
 
-__all__ = ["Driven", "HostCall", "HostPart", "StepOperand", "is_empty", "parts_of"]
-
 OnHost = Mapping[BufferId, np.ndarray]
 """Buffers of a device's program whose contents are on the host too."""
 

@@ -16,8 +16,6 @@ from rlx_core.ir.strides import Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["ARENA", "BufferId", "ExecutionPlan", "Location", "Locations", "PlanLeaf", "PlannedOutput"]
-
 
 class BufferId(NamedTuple):
     """A buffer of a program: its kind, and which one of that kind."""

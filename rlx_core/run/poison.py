@@ -27,8 +27,6 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:
     from rlx_core.run.frames import Frame
 
-__all__ = ["Guard", "PoisonError", "with_gaps"]
-
 
 class PoisonError(RlxError, RuntimeError):
     """A kernel wrote outside of its memory, or a plan gave bytes to two values; detected by poison mode.

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from rlx_core.run.poison import Guard
     from rlx_core.tuning.tuner import TunedProblem
 
-__all__ = ["PlannedProgram"]
-
 
 @frozen(eq=False)
 class StartedRun:

@@ -19,8 +19,6 @@ from rlx_core.run.parameters import BoundParams
 from rlx_core.run.plan import BufferId, ExecutionPlan, PlannedOutput
 from rlx_core.system.records import frozen
 
-__all__ = ["ResultMemory", "Results"]
-
 
 @frozen(eq=False)
 class ResultMemory:

@@ -18,8 +18,6 @@ from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["Declared", "ParameterMemory", "checked", "flat_from_bytes", "from_bytes", "reshaped", "separated"]
-
 Bytes = bytes | bytearray | memoryview
 
 

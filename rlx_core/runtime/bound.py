@@ -25,8 +25,6 @@ from rlx_core.system.locks import Lock
 from rlx_core.system.lru import LruCache
 from rlx_core.system.records import define
 
-__all__ = ["BoundProgram", "BoundPrograms"]
-
 _PROGRAMS_KEPT: Final = 64
 """Maximum number of cached bindings of sizes; each has its own program and memory, and the least recently used is evicted."""
 

@@ -20,8 +20,6 @@ from rlx_core.system.locks import Lock
 from rlx_core.system.lru import LruCache
 from rlx_core.system.private import cache_directory
 
-__all__ = ["CompileCache", "default_cache"]
-
 T = TypeVar("T")
 
 

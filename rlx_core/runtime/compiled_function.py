@@ -33,8 +33,6 @@ from rlx_core.system.locks import forks_wait
 from rlx_core.transforms.trace import is_static_leaf, trace
 from rlx_core.trees.flatten import bind_arguments, flatten_arguments, same_structure
 
-__all__ = ["CompiledFunction", "compile", "compile_bundle", "compile_function"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

@@ -15,8 +15,6 @@ from rlx_core.pipeline.targets import find_target, numbered, opened
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.system.records import frozen
 
-__all__ = ["DeviceName", "device_put", "devices"]
-
 
 @frozen(repr=False)
 class DeviceName:

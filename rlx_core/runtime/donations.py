@@ -9,8 +9,6 @@ from rlx_core.errors import Fact, UnknownNameError, nearest
 from rlx_core.transforms.trace import Trace
 from rlx_core.trees.flatten import function_name
 
-__all__ = ["donations_of"]
-
 
 def donations_of(
     what: str, function: Callable[..., Any], donate: Sequence[str], arguments: Mapping[str, Any], traced: Trace

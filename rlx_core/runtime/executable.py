@@ -36,8 +36,6 @@ from rlx_core.runtime.straight import Door
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
 
-__all__ = ["Executable"]
-
 
 class Executable:
     """A program ready to run. Runs are safe from several threads; clones share weights and programs, not handles.

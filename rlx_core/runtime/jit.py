@@ -36,8 +36,6 @@ from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.trees.flatten import bind_arguments, expect_function, flatten_arguments, function_name
 from rlx_core.trees.static import StaticArguments
 
-__all__ = ["Jitted", "Variant", "jit", "leaf_key", "run_compiled"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

@@ -19,8 +19,6 @@ from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.select.backend import ABSENT, Params, Program
 
-__all__ = ["prepared", "prepared_on_host"]
-
 
 def prepared(compiled: CompiledProgram, lir: Lir, checked: Params) -> Params:
     """The parameters that a program of a plan is bound to.

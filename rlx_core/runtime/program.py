@@ -16,8 +16,6 @@ from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
 
-__all__ = ["compile_program"]
-
 
 def compile_program(
     program: Graph | Module,

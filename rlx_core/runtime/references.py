@@ -11,8 +11,6 @@ from rlx_core.errors import Fact, FormatError
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.trees.flatten import function_name
 
-__all__ = ["expect_default_host", "expect_importable", "is_found", "made_again"]
-
 
 def is_found(value: Any) -> bool:
     """Return whether importing its module and its qualified name gives the same object."""

@@ -23,8 +23,6 @@ from rlx_core.runtime.compiled_function import compile_function
 from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.references import expect_default_host
 
-__all__ = ["Session", "available_devices", "is_available"]
-
 PRECISIONS = {"f32": "always-f32"}
 
 

@@ -17,8 +17,6 @@ from rlx_core.transforms.trace import Leaf, Trace, is_static_leaf
 from rlx_core.trees.flatten import Tree, flatten, flatten_arguments, same_structure, single
 from rlx_core.trees.form import class_name, named_tuples, tree_form, tree_from
 
-__all__ = ["Signature"]
-
 
 @frozen(eq=False)
 class Signature:

@@ -19,8 +19,6 @@ from rlx_core.system.records import define, frozen
 from rlx_core.transforms.trace import Leaf
 from rlx_core.trees.flatten import Tree
 
-__all__ = ["RUNS_BEFORE_ENTRY", "Door", "StraightCall"]
-
 RUNS_BEFORE_ENTRY: Final = 2
 """Checked runs of a program before its entry is created, so that a program that runs once does not pay for one."""
 

@@ -16,8 +16,6 @@ from rlx_core.ops.creation import ones_like, zeros_like
 from rlx_core.special.operands import epsilon
 from rlx_core.system.records import frozen
 
-__all__ = ["Recurrence", "limit", "slope"]
-
 MAX_TERMS = 10_000
 """The maximum number of steps of a loop, converged or not."""
 

@@ -15,8 +15,6 @@ from rlx_core.ops.comparison import equal
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.selection import where
 
-__all__ = ["epsilon", "in_wide", "not_zero", "smallest"]
-
 
 def in_wide(what: str, function: Callable[..., Any], *x: Any) -> Any:
     """Apply `function` to real operands, broadcast to one shape and dtype, at least f32; the result has their dtype.

@@ -20,8 +20,6 @@ from rlx_core.errors import BudgetError, Fact
 from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
-__all__ = ["Budget", "CountedWork", "current_work", "working"]
-
 NODES_PER_CHECK: Final = 64
 """Nodes between two readings of the clock, which takes about as long as a tenth of a node."""
 

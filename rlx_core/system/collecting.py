@@ -13,8 +13,6 @@ from typing import Final
 
 from rlx_core.system.locks import Lock
 
-__all__ = ["collecting_seldom"]
-
 YOUNG: Final = 200_000
 """Number of allocations between two collections of the young generation."""
 

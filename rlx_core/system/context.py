@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextvars import ContextVar, Token
 from typing import Any, Generic, TypeVar
 
-__all__ = ["assigned"]
-
 T = TypeVar("T")
 
 

@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["deprecated_names", "moved_module"]
-
 
 def deprecated_names(module: str, names: Mapping[str, tuple[str, str]]) -> Callable[[str], Any]:
     """A `__getattr__` for a module whose names were replaced.

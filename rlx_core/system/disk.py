@@ -23,8 +23,6 @@ from rlx_core.errors import CacheError
 from rlx_core.system.private import cache_directory, is_abandoned, is_temporary, own_directory, read_own, write_own
 from rlx_core.system.records import define
 
-__all__ = ["DiskCache", "DiskCounts"]
-
 MAGIC: Final = b"RLXCACH1"
 _HEADER: Final = struct.Struct("<8s32sQ32s")  # magic, key, payload bytes, checksum of the three and the payload
 _KEY: Final = re.compile(r"[0-9a-f]{64}")

@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
-__all__ = ["are_standard", "in_standard_modes"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ENVIRONMENT_BYTES: Final = 512

@@ -11,8 +11,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["expect_main_interpreter"]
-
 
 def expect_main_interpreter() -> None:
     """Refuse to be used by a subinterpreter.

@@ -36,21 +36,6 @@ from rlx_core.errors import DeadlockError, Fact
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = [
-    "LOOK_AGAIN",
-    "Lock",
-    "Waited",
-    "after_fork",
-    "after_fork_in_child",
-    "before_fork",
-    "fork_safepoint",
-    "forks_wait",
-    "in_child",
-    "lazy",
-    "waiting",
-    "waits_for_itself",
-]
-
 T = TypeVar("T")
 
 LOOK_AGAIN: Final = 0.05

@@ -15,8 +15,6 @@ from typing import Any, Final, Literal
 
 from rlx_core.system.locks import fork_safepoint
 
-__all__ = ["LOGGED", "log_event"]
-
 LOGGED: Final[Mapping[str, tuple[str, Literal["DEBUG", "INFO"], str]]] = {
     "compile-start": ("rlx.compile", "DEBUG", "%(program)s for %(target)s: key %(key).12s"),
     "cache-hit": ("rlx.cache", "DEBUG", "%(program)s: found, %(source)s"),

@@ -15,8 +15,6 @@ from rlx_core.errors import ConfigError
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define
 
-__all__ = ["CacheCounts", "LruCache"]
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

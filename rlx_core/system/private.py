@@ -18,19 +18,6 @@ from typing import Final
 
 from rlx_core.errors import CacheError, Fact
 
-__all__ = [
-    "Chunk",
-    "cache_directory",
-    "is_abandoned",
-    "is_foreign",
-    "is_temporary",
-    "own_directory",
-    "read_own",
-    "reason_against",
-    "replace_file",
-    "write_own",
-]
-
 Chunk = bytes | memoryview
 
 _HAS_OWNERS: Final = os.name == "posix"

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["cause", "module_command", "started", "variables"]
-
 
 def module_command(module: str, *words: str) -> list[str]:
     """The command that runs a module."""

@@ -16,8 +16,6 @@ from typing import Final, TextIO
 
 from rlx_core.system.records import define
 
-__all__ = ["PATIENCE", "Phase", "progress"]
-
 PATIENCE: Final = 2.0
 """Seconds before the line appears."""
 

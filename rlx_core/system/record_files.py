@@ -13,8 +13,6 @@ from attrs import asdict
 from rlx_core.errors import CacheError
 from rlx_core.system.private import own_directory, read_own, write_own
 
-__all__ = ["read_records", "write_records"]
-
 MAX_NBYTES: Final = 1 << 20
 """Bytes of a file that are read; a longer one is not rlx's."""
 

@@ -9,20 +9,6 @@ from rlx_core.ir.rules import CustomDerivative, Kind
 from rlx_core.system.records import frozen
 from rlx_core.testing.cases import OpProgram, Variation
 
-__all__ = [
-    "EVERY",
-    "About",
-    "about",
-    "asked_of",
-    "differentiable",
-    "has_loop_form",
-    "has_own_derivative",
-    "has_two_meanings",
-    "refuses_derivatives",
-    "runs",
-    "smooth",
-]
-
 EVERY: Final[tuple[Variation, ...]] = ("dtype", "size", "rank", "broadcasting")
 
 _F = TypeVar("_F", bound=Callable[..., None])

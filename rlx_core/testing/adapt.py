@@ -19,8 +19,6 @@ from rlx_core.ops.conversion import cast
 from rlx_core.ops.movement import concat, flip, narrow
 from rlx_core.ops.structural import expand, reshape, transpose
 
-__all__ = ["led_to", "viewed"]
-
 Way = Callable[[Value], Value]
 
 

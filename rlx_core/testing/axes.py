@@ -11,8 +11,6 @@ from attrs import evolve
 from rlx_core.ops.samples import Sample
 from rlx_core.testing.cases import OpProgram
 
-__all__ = ["has_axis", "with_negative_axes"]
-
 NAMES: Final = re.compile(r"(.*_)?(axis|axes|dim|dims)")
 
 

@@ -21,8 +21,6 @@ from rlx_core.system.records import frozen
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.engine import STANDARD, Engine
 
-__all__ = ["OpProgram", "Variation", "cases_of", "programs", "refusal", "rejections", "typed", "wide"]
-
 Variation = Literal["dtype", "size", "rank", "broadcasting"]
 
 

@@ -10,8 +10,6 @@ from rlx_core.testing.about import About
 from rlx_core.testing.cases import OpProgram
 from rlx_core.testing.variants import bases, variants
 
-__all__ = ["Amount", "one_of_each", "tried"]
-
 Amount = Literal["one", "all"]
 
 _T = TypeVar("_T")

@@ -23,8 +23,6 @@ from rlx_core.testing.cases import cases_of, programs
 from rlx_core.testing.generate import generate
 from rlx_core.testing.variants import bases
 
-__all__ = ["FIRST_TYPE", "OTHER_TYPES", "Composition", "compositions", "generated", "single_ops"]
-
 FIRST_TYPE: Final = spec("f32[2, 5]")
 OTHER_TYPES: Final = tuple(map(spec, ("bf16[5]", "f16[1]", "f64[5, 1]", "i32[5]", "bool[5]")))
 """Further types in which a program is compared, where its ops take them: narrow dtypes, sizes 1 and 5."""

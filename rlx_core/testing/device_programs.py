@@ -9,8 +9,6 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core import nn
 
-__all__ = ["PROGRAMS", "X"]
-
 X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["STEP", "directional", "pairing", "random_like"]
-
 Arrays = Sequence[np.ndarray]
 
 STEP = 1e-4

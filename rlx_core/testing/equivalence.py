@@ -19,8 +19,6 @@ from rlx_core.passes.engine.rule_checks import same_bits, specials
 from rlx_core.system.records import frozen
 from rlx_core.testing.yardstick import yardstick
 
-__all__ = ["LAWS", "Inputs", "difference", "inputs_of"]
-
 LAWS: Final = {
     "non-finite": ("nan", "inf", "overflow", "underflow"),
     "sign of zero": ("signed zero", "sign of zero", "underflow"),

@@ -10,8 +10,6 @@ from rlx_core.system.records import define
 from rlx_core.tuning.clock import Run
 from rlx_core.tuning.problem import Candidate
 
-__all__ = ["FakeClock"]
-
 
 @define
 class FakeClock:

@@ -42,8 +42,6 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define, frozen
 
-__all__ = ["FACTS", "FakeBackend", "FakeDriver", "LoopLanguage", "fake_host", "run_on_fake"]
-
 FACTS = DeviceFacts(
     name="Recorder",
     driver="fake 1",

@@ -40,8 +40,6 @@ from rlx_core.testing.modes import mode_complaint
 from rlx_core.testing.reduce import reduce
 from rlx_core.testing.yardstick import yardstick
 
-__all__ = ["FUZZ_SETUPS", "FuzzSetup", "Objects", "apart", "complaint", "plan_complaint", "reduced"]
-
 MODES = 4  # of so many programs one is differentiated in both modes
 CHUNK = 40  # programs per process without --count: a crash loses no more than these
 MAX_PROGRAMS = (

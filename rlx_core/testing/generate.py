@@ -32,8 +32,6 @@ from rlx_core.testing.nesting import Move, nested
 from rlx_core.testing.parts import placed, wrapped
 from rlx_core.testing.yardstick import Noise, precision
 
-__all__ = ["Generated", "generate"]
-
 VERSION = 3
 """Version of the generator: increased when a seed would give another graph."""
 

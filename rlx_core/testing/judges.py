@@ -23,21 +23,6 @@ from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.prepare import prepare
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = [
-    "DIFFERENCES",
-    "EXACT",
-    "agrees_with_differences",
-    "chosen",
-    "close",
-    "decomposed",
-    "differentiable_outputs",
-    "near_oracle",
-    "spread",
-    "subsets",
-    "transposes",
-    "widened",
-]
-
 EXACT = 1e-9
 """Two derivations of one value in float64 differ by rounding only: a few thousand operations at 2**-53."""
 DIFFERENCES = 1e-6

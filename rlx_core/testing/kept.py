@@ -19,8 +19,6 @@ from rlx_core.ir.types import spec
 from rlx_core.ops import standard_ops
 from rlx_core.testing.generate import Generated
 
-__all__ = ["read_case", "text_of", "write_case"]
-
 _FED = re.compile(r"# fed (\S+) (\S+\[.*?\]) (\S*)")
 _DONATED = re.compile(r"# donated (\S+) -> (\S+)")
 

@@ -16,8 +16,6 @@ from rlx_core.testing.differences import pairing, random_like
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = ["mode_complaint"]
-
 SHARE = 1e-8
 """Tolerance relative to the summed magnitudes, in float64: programs multiply roundings by up to 512 before they are dropped."""
 

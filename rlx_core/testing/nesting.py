@@ -15,8 +15,6 @@ from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.structural import expand, reshape
 
-__all__ = ["Move", "nested"]
-
 Move = Callable[[Sequence[Value]], Any]
 """A function from the values of its operands to its results."""
 

@@ -30,8 +30,6 @@ from rlx_core.testing.cases import programs
 from rlx_core.testing.subjects import Subjects, entry_of, host_with_module, subjects_of_entry
 from rlx_core.testing.targets import reason_declined
 
-__all__ = ["ORDERS", "Became", "in_some_orders", "pipeline_of", "targets_of"]
-
 ORDERS: Final = 3
 """Number of orders that are tried in a process."""
 MAX_PLANS: Final = 12

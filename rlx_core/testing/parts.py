@@ -22,8 +22,6 @@ from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = ["Part", "placed", "wrapped"]
-
 STEPS = 3
 EXAMPLES = 3
 WRAPPINGS = 3  # around one part, at most

@@ -21,8 +21,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 from rlx_core.testing.generate import Generated
 
-__all__ = ["reduce"]
-
 Fails = Callable[[Generated], bool]
 
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from rlx_core.ir.dtypes import DType
 
-__all__ = ["points", "same_bits", "special_values"]
-
 ORDINARY: Final = 1000
 """Ordinary points, drawn over sixteen binary orders of magnitude."""
 

@@ -35,21 +35,6 @@ from rlx_core.plugins.entry import PluginEntry, named_entry
 from rlx_core.system.records import frozen
 from rlx_core.testing.cases import OpProgram, programs
 
-__all__ = [
-    "TRIED",
-    "ContributionSubject",
-    "FormatRow",
-    "KernelRow",
-    "LegalizationRow",
-    "PassSubject",
-    "RuleRow",
-    "Subjects",
-    "host_with_module",
-    "ops_of",
-    "select",
-    "subjects_of",
-]
-
 TRIED: Final = ("ops", "rules", "kernels", "rulesets", "passes", "legalizations", "blocks", "exporters")
 """The kinds of contributions that the laws are about."""
 

@@ -17,8 +17,6 @@ from rlx_core.testing.cases import OpProgram, programs
 from rlx_core.testing.targets import DECLINED, TargetRun
 from rlx_core.testing.variants import bases, variants
 
-__all__ = ["KEY", "declined", "describe", "describe_kernels", "describe_refusals", "lines"]
-
 KEY: Final = "rlx"
 MAX_ROWS: Final = 12
 """Maximum number of ops, rules and kernels that have a line even if nothing failed."""

@@ -11,8 +11,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 from rlx_core.testing.cases import OpProgram
 
-__all__ = ["Generalized", "generalized"]
-
 
 @frozen
 class Generalized:

@@ -14,8 +14,6 @@ from rlx_core.pipeline.select.kernels import HOST
 from rlx_core.runtime.executable import Executable
 from rlx_core.system.records import define
 
-__all__ = ["DECLINED", "TargetRun", "reason_declined"]
-
 DECLINED: Final = "declined: "
 """The prefix of the reason of a law that is skipped because a target declines the program."""
 

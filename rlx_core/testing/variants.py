@@ -19,8 +19,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.cases import OpProgram, Variation, cases_of
 
-__all__ = ["accepted", "bases", "variants"]
-
 Types = tuple[TensorType | None, ...]
 
 MOST_OPERANDS: Final = 4

@@ -17,8 +17,6 @@ from rlx_core.plugins import set_default_host
 from rlx_core.testing.plugin import DECLINES, SUMMARY
 from rlx_core.testing.summary import KEY
 
-__all__ = ["Listener", "run"]
-
 
 class Listener:
     """Collects the results of a run of pytest.

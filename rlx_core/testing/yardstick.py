@@ -18,8 +18,6 @@ from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.interpret import interpret
 from rlx_core.system.records import frozen
 
-__all__ = ["Noise", "Yardstick", "precision", "yardstick"]
-
 K = 8
 """Multiple of NumPy's own error: other orders of summation, fused products, functions of 2 ulp where NumPy has 0.5."""
 ULPS = 8

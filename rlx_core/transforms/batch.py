@@ -26,8 +26,6 @@ from rlx_core.ops.structural import expand, transpose
 from rlx_core.transforms.engine import STANDARD, SWEEPS, Engine, missing_rule, rule_for
 from rlx_core.transforms.graphs import padded
 
-__all__ = ["batch_into", "batched_body", "vmap_graph", "vmap_with_values"]
-
 Axis = int | None
 
 

@@ -23,8 +23,6 @@ from rlx_core.system.records import frozen
 from rlx_core.transforms.engine import STANDARD, Engine
 from rlx_core.transforms.forward import RULE_HOST
 
-__all__ = ["ContributedRules", "engine_for", "rule_fault"]
-
 KINDS: Final = get_args(Kind)
 
 

@@ -34,8 +34,6 @@ from rlx_core.ops.host.effects import without_effects
 from rlx_core.plugins.faults import ContributionFault, as_fact
 from rlx_core.system.records import frozen
 
-__all__ = ["STANDARD", "SWEEPS", "Engine", "missing_rule", "rule_for"]
-
 _METHODS: Final[Mapping[Kind, str]] = {
     "vjp": "vjp(self, g, {operands}, *, y)",
     "jvp": "jvp(self, t, {operands}, *, y)",

@@ -17,8 +17,6 @@ from rlx_core.system.context import assigned
 if TYPE_CHECKING:
     from rlx_core.plugins import PluginHost
 
-__all__ = ["RULE_HOST", "Prepare", "prepared", "preparing", "using"]
-
 Prepare = Callable[[Graph], Graph]
 """A function from a graph to an equivalent one with the same inputs, params and types of outputs."""
 

@@ -11,20 +11,6 @@ from rlx_core.ir.rewrite import needed_nodes, subgraph
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.structural import expand
 
-__all__ = [
-    "dependents",
-    "differentiable",
-    "find_value",
-    "fresh_name",
-    "live_nodes",
-    "ones",
-    "operand_name",
-    "padded",
-    "placeholder",
-    "pruned",
-    "zeros",
-]
-
 
 def padded(node_op: Op, operands: Sequence[Value | None]) -> tuple[Value | None, ...]:
     """Return the operands padded with `None` to the number that the op declares, for its rule."""

@@ -24,8 +24,6 @@ from rlx_core.transforms.graphs import find_value, pruned
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import grad, losses, vjp_graph, vjp_with_values
 
-__all__ = ["hessian", "hvp", "jacfwd", "jacrev"]
-
 Form = Literal["dims", "matrix"]
 """A Jacobian as [result dims.., wrt dims..], or flattened to [result size, wrt size]."""
 

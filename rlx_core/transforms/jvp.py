@@ -11,8 +11,6 @@ from rlx_core.transforms.graphs import differentiable, fresh_name, live_nodes, p
 from rlx_core.transforms.prepare import copy_prepared
 from rlx_core.transforms.sweeps import pushforward
 
-__all__ = ["jvp_graph", "jvp_with_values", "tangents_of"]
-
 
 def jvp_graph(graph: Graph, names: Sequence[str | Value], *, engine: Engine = STANDARD) -> Graph:
     """Return the program with the extra inputs `tangent_<name>`: outputs [primals.., tangents..], one tangent per output.

@@ -18,8 +18,6 @@ from rlx_core.system.records import frozen
 from rlx_core.transforms.trace import Leaf, is_static_leaf, leaf_type, not_an_array, trace_flat
 from rlx_core.trees.flatten import Tree, flatten_arguments
 
-__all__ = ["Arguments", "Traced", "as_value", "closed", "current_builder", "of_type", "traced"]
-
 
 @frozen(eq=False)
 class Arguments:

@@ -12,8 +12,6 @@ from rlx_core.transforms.engine import STANDARD, Engine
 from rlx_core.transforms.graphs import dependents, fresh_name, live_nodes, pruned
 from rlx_core.transforms.jvp import jvp_graph
 
-__all__ = ["Linearized", "linearize"]
-
 
 @frozen(eq=False)
 class Linearized:

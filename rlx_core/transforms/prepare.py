@@ -19,8 +19,6 @@ from rlx_core.ops.call import Call
 from rlx_core.transforms.engine import STANDARD, Engine, rule_for
 from rlx_core.transforms.graphs import find_value, live_nodes
 
-__all__ = ["copy_prepared", "inline_calls", "prepare"]
-
 _OTHER_MODE: Mapping[Kind, Kind] = {"vjp": "jvp", "jvp": "vjp"}
 
 

@@ -15,8 +15,6 @@ from rlx_core.transforms.engine import STANDARD, Engine
 from rlx_core.transforms.graphs import fresh_name, live_nodes
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = ["Split", "split_vjp"]
-
 
 @frozen(eq=False)
 class Split:

@@ -24,8 +24,6 @@ from rlx_core.system.records import define
 from rlx_core.transforms.engine import STANDARD, Engine, missing_rule, rule_for
 from rlx_core.transforms.graphs import dependents, operand_name, padded, placeholder, zeros
 
-__all__ = ["backward", "pushforward"]
-
 Tangents = Sequence["Value | Zero"]
 
 

@@ -22,8 +22,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import Tree, bind_arguments, flatten, flatten_arguments, function_name
 
-__all__ = ["Leaf", "Trace", "is_static_leaf", "leaf_type", "not_an_array", "trace", "trace_flat"]
-
 Role = Literal["input", "param", "static"]
 
 

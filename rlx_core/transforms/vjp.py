@@ -13,8 +13,6 @@ from rlx_core.transforms.graphs import differentiable, find_value, fresh_name, l
 from rlx_core.transforms.prepare import copy_prepared
 from rlx_core.transforms.sweeps import backward
 
-__all__ = ["cotangents_of", "grad", "grad_with_loss", "losses", "vjp_graph", "vjp_with_values"]
-
 Seed = Literal["input", "one"]
 """The source of the cotangent of an output: an extra input `d_output`, or the constant 1."""
 

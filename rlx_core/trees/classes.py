@@ -14,8 +14,6 @@ from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.hints.keywords import checked_call
 from rlx_core.trees.static import Static
 
-__all__ = ["register_dataclass", "register_pytree_node"]
-
 C = TypeVar("C", bound=type[Any])
 
 

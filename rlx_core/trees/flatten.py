@@ -16,19 +16,6 @@ import optree
 from rlx_core.errors import AxisError, Fact, ShapeError, TraceError, WrongInputCountError
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "Tree",
-    "bind_arguments",
-    "expect_function",
-    "flatten",
-    "flatten_arguments",
-    "function_name",
-    "map_leaves",
-    "same_structure",
-    "single",
-    "spread",
-]
-
 
 @frozen
 class Tree:

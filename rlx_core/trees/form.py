@@ -17,8 +17,6 @@ from rlx_core.ir.attributes import Decoder, Encoder
 from rlx_core.ir.forms import Json, items, need, optional
 from rlx_core.trees.key import Key
 
-__all__ = ["named_tuples", "tree_form", "tree_from"]
-
 _DEEPEST: Final = 1000
 """Levels; pytrees of more cannot be flattened."""
 

@@ -10,8 +10,6 @@ from optree.registry import __GLOBAL_NAMESPACE as EVERYWHERE
 
 from rlx_core.errors import AxisError, DtypeError
 
-__all__ = ["Key"]
-
 Leaves: TypeAlias = tuple[tuple[Any], None, tuple[str]]
 
 

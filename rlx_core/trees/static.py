@@ -15,8 +15,6 @@ from rlx_core.ir.op import exact
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import function_name
 
-__all__ = ["Static", "StaticArguments"]
-
 
 class Static:
     """A value that is part of a program. Two are equal if they are of one type and equal."""

@@ -15,17 +15,6 @@ from typing import Final, Protocol
 from rlx_core.system.records import frozen
 from rlx_core.tuning.problem import Candidate
 
-__all__ = [
-    "MIN_ROUNDS",
-    "ROUNDS",
-    "Clock",
-    "HostClock",
-    "Run",
-    "Timing",
-    "decided",
-    "measured",
-]
-
 Run = Callable[[], object]
 """Runs a candidate once, and returns when it has ended or, on a device, when it is submitted."""
 

@@ -6,8 +6,6 @@ from attrs import field
 
 from rlx_core.system.records import frozen
 
-__all__ = ["Candidate", "TuningProblem"]
-
 
 @frozen
 class Candidate:

@@ -25,8 +25,6 @@ from rlx_core.system.records import frozen
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["ChoiceStore", "StoredChoice", "default_store"]
-
 FILE: Final = "choices.jsonl"
 """The file, in the folder `tuning` of the cache directory."""
 

@@ -10,8 +10,6 @@ from rlx_core.tuning.clock import Clock, Run, decided, measured
 from rlx_core.tuning.problem import Candidate, TuningProblem
 from rlx_core.tuning.store import ChoiceStore, StoredChoice
 
-__all__ = ["TunedProblem", "Tuner"]
-
 Origin = Literal["default", "stored", "measured"]
 
 

@@ -26,20 +26,6 @@ from rlx_core.plugins.journal import journal_file, recorded
 from rlx_core.plugins.states import attempt
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "Finding",
-    "caches",
-    "conformance",
-    "contributions",
-    "dependencies",
-    "environment",
-    "failures_at_use",
-    "gathered",
-    "plugins",
-    "python",
-    "targets",
-]
-
 Verdict = Literal["ok", "note", "wrong"]
 OLDEST_PYTHON: Final = (3, 11)
 VERDICTS: Final[dict[State | None, Verdict]] = {

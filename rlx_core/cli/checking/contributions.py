@@ -11,8 +11,6 @@ from rlx_core.pipeline.contributed import EXPECTED, expectation
 from rlx_core.plugins import ContributionFault, PluginHost, Registry
 from rlx_core.plugins.faults import fault_of
 
-__all__ = ["contribution_faults"]
-
 
 def contribution_faults(host: PluginHost) -> list[ContributionFault]:
     """Every contribution of every active plugin that cannot be used, or not as it was meant; all are imported to find out."""

@@ -29,8 +29,6 @@ from rlx_core.plugins.states import attempt
 from rlx_core.system.processes import cause, module_command, variables
 from rlx_core.system.records import frozen
 
-__all__ = ["Package", "findings"]
-
 SEEDS: Final = (0, 1, 2)
 """The hash seeds under which programs are compiled."""
 

@@ -11,8 +11,6 @@ from attrs import asdict
 from rlx_core.cli.conforming.laws import Laws, LawTask, cases_of, tried
 from rlx_core.cli.session import CliSession
 
-__all__ = ["main"]
-
 
 def main(folder: Path, first: int) -> None:
     """Try the laws of a request from the task `first` on, and write each verdict as soon as it is known."""

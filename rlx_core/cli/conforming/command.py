@@ -10,8 +10,6 @@ import typer
 
 from rlx_core.cli.session import CliSession
 
-__all__ = ["conform"]
-
 
 def conform(
     ctx: typer.Context,

@@ -16,20 +16,6 @@ from rlx_core.testing.judges import near_oracle
 from rlx_core.testing.targets import TargetRun
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = [
-    "Law",
-    "LawTask",
-    "LawVerdict",
-    "Laws",
-    "Status",
-    "TryLaws",
-    "cases_of",
-    "dtypes_of",
-    "gradient_of",
-    "in_this_process",
-    "tried",
-]
-
 Law = Literal["results", "gradients"]
 Status = Literal["passed", "failed", "host", "unclaimed", "untried"]
 

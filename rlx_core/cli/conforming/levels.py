@@ -7,8 +7,6 @@ from typing import Final
 
 from rlx_core.system.records import frozen
 
-__all__ = ["LEVELS", "NO_LEVEL", "ConformanceLevel"]
-
 NO_LEVEL: Final = "none"
 ELEMENTWISE: Final = ("arithmetic", "activation", "comparison", "piecewise", "selection", "trigonometry")
 DENSE: Final = ("structural", "movement", "reduction", "linalg", "softmax", "normalization")

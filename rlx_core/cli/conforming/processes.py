@@ -16,8 +16,6 @@ from rlx_core.cli.conforming.laws import Laws, LawVerdict
 from rlx_core.cli.session import CliSession
 from rlx_core.system.processes import cause, module_command, started
 
-__all__ = ["LAW_SECONDS", "MAX_ENDS", "in_processes"]
-
 LAW_SECONDS: Final = 60.0
 """Seconds after which a law has failed that gives no verdict."""
 

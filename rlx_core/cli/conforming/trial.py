@@ -33,8 +33,6 @@ from rlx_core.system.records import frozen
 from rlx_core.testing.about import smooth
 from rlx_core.testing.cases import OpProgram
 
-__all__ = ["LawRow", "TargetTrial", "conformance_of"]
-
 
 @frozen
 class LawRow:

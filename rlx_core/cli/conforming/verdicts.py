@@ -8,8 +8,6 @@ from rlx_core.system.private import cache_directory
 from rlx_core.system.record_files import read_records, write_records
 from rlx_core.system.records import frozen
 
-__all__ = ["Conformance", "conformance_file", "recorded_verdicts", "store_verdict"]
-
 
 @frozen
 class Conformance:

@@ -27,8 +27,6 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.system.records import define
 from rlx_core.testing.special_points import same_bits
 
-__all__ = ["Bench", "Skip", "expect_same_bits", "one_line"]
-
 HOST_TIERS: Final = {"dispatch.allow-host": ["*"]}
 """Ops without a kernel run on the host: a row reports it instead of failing."""
 

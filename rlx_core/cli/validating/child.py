@@ -15,8 +15,6 @@ from rlx_core.cli.validating.bench import Bench, one_line
 from rlx_core.cli.validating.results import END, CheckRow, append
 from rlx_core.cli.validating.steps import chosen
 
-__all__ = ["main"]
-
 STOPS_AFTER: Final = 0.8
 """The part of a step's time after which it begins no further check."""
 

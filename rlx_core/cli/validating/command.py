@@ -16,8 +16,6 @@ from rlx_core.cli.validating.results import BAD, StepResult
 from rlx_core.cli.validating.runner import validate
 from rlx_core.cli.validating.steps import chosen
 
-__all__ = ["validate_target"]
-
 WIDTHS: Final = (22, 9, 8)
 COLOURS: Final = {"passed": typer.colors.GREEN, "skipped": typer.colors.YELLOW}
 

@@ -14,8 +14,6 @@ from attrs import asdict, field
 
 from rlx_core.system.records import frozen
 
-__all__ = ["BAD", "END", "CheckRow", "Status", "StepResult", "append", "archive", "read_rows", "status_of"]
-
 Status = Literal["passed", "failed", "skipped", "timed out", "crashed"]
 
 BAD: Final = ("failed", "timed out", "crashed")

@@ -16,8 +16,6 @@ from rlx_core.cli.validating.steps import MAX_SECONDS, ValidationStep
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.system.processes import cause, module_command, started
 
-__all__ = ["validate"]
-
 MIN_SECONDS: Final = 5.0
 """With less than this left of all steps' time, a step is not begun."""
 

@@ -9,8 +9,6 @@ from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ops import standard_ops
 from rlx_core.system.records import frozen
 
-__all__ = ["MAX_SECONDS", "ValidationStep", "chosen", "every_step"]
-
 MAX_SECONDS: Final = 600.0
 """The time of all steps together."""
 

@@ -12,8 +12,6 @@ from math import prod
 
 from rlx_core.system.records import evolve, frozen
 
-__all__ = ["Axis", "AxisRun", "Box", "repeated", "simplified", "split", "tiled"]
-
 
 @frozen
 class Axis:

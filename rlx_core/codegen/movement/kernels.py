@@ -12,8 +12,6 @@ from rlx_core.ir.dtypes import DType, i8, i16, i32, i64
 from rlx_core.ir.op import Op
 from rlx_core.ir.strides import WIDEST
 
-__all__ = ["kernels_of_movement"]
-
 _WORDS = {1: i8, 2: i16, 4: i32, 8: i64, 16: i64}
 """Elements by their size; those of 16 bytes are two words."""
 

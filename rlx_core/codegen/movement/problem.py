@@ -12,8 +12,6 @@ from rlx_core.codegen.places import Layout
 from rlx_core.ir.op import Op
 from rlx_core.system.records import frozen
 
-__all__ = ["MovementProblem"]
-
 
 @frozen
 class MovementProblem:

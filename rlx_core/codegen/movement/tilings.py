@@ -20,8 +20,6 @@ from rlx_core.ops.rearrange import Diagonal, Repeat, Roll, Tile
 from rlx_core.ops.selection import OptimizationBarrier
 from rlx_core.ops.structural import Expand, Reshape, Transpose
 
-__all__ = ["TILINGS", "boxes_of"]
-
 Tiling = Callable[[Any, Layout], list[Box]]
 _T = TypeVar("_T", bound=Tiling)
 

@@ -8,8 +8,6 @@ from rlx_core.ir.dtypes import FLOATS, DType, bool_
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, floating, piecewise
 
-__all__ = ["ROWS", "larger", "smaller"]
-
 
 def add(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple[V, ...]) -> V:
     return b.fadd(*args) if dtypes[0].is_float else b.add(*args)

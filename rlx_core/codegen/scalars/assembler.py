@@ -12,8 +12,6 @@ from typing import Literal, Protocol, TypeVar
 
 from rlx_core.ir.dtypes import DType
 
-__all__ = ["Assembler", "Relation", "V"]
-
 Relation = Literal["==", "!=", "<", "<=", ">", ">="]
 
 V = TypeVar("V")

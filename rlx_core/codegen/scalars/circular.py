@@ -17,8 +17,6 @@ from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import trigonometry
 
-__all__ = ["FUNCTIONS"]
-
 HALF_PI_REST = 6.077100506506192e-11
 """π/2 less its first piece: products of that with a whole number below 2^20 are exact."""
 

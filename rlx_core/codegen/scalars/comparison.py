@@ -9,8 +9,6 @@ from rlx_core.ir.dtypes import INTEGERS, DType, bool_
 from rlx_core.ir.op import Op
 from rlx_core.ops import bitwise, comparison, selection
 
-__all__ = ["ROWS"]
-
 _INTEGRAL = (bool_, *INTEGERS)
 
 RELATIONS: dict[type[Op], Relation] = {

@@ -13,8 +13,6 @@ from rlx_core.ir.op import Op
 from rlx_core.ops import conversion
 from rlx_core.ops.floating import Bitcast
 
-__all__ = ["ROWS", "as_bool", "converted", "narrowed", "rounded_to", "widened"]
-
 
 def cast(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple[V, ...]) -> V:
     assert isinstance(op, conversion.Cast), "its row is of casts"

@@ -20,8 +20,6 @@ from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation
 
-__all__ = ["FUNCTIONS", "gelu", "slope_from", "slope_of_gelu"]
-
 BIAS, UP = 127, 64
 """Bias of exponents in f32; and the offset of a decaying function's exponents that avoids underflow."""
 

@@ -16,19 +16,6 @@ from rlx_core.ir.dtypes import DType, f32, i32
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation
 
-__all__ = [
-    "EXP",
-    "FUNCTIONS",
-    "LN2_HIGH",
-    "LN2_LOW",
-    "SHIFT",
-    "exponential",
-    "exponential_times",
-    "finite_log",
-    "parted",
-    "tanh",
-]
-
 # ln 2 in two pieces: the first has 15 bits, so that its product with an exponent is exact.
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
 SHIFT = 1.5 * 2**23

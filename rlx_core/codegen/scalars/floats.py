@@ -11,22 +11,6 @@ from typing import TypeAlias
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.ir.dtypes import f32, f64
 
-__all__ = [
-    "Pair",
-    "above",
-    "clamped",
-    "either",
-    "exact_product",
-    "exact_quotient",
-    "exact_sum",
-    "is_nan",
-    "polynomial",
-    "power_of_two",
-    "residue",
-    "rounded",
-    "scaled_in_two",
-]
-
 Pair: TypeAlias = tuple[V, V]
 
 

@@ -35,8 +35,6 @@ from rlx_core.ops import gamma
 from rlx_core.ops.special import BERNOULLI
 from rlx_core.system.records import frozen
 
-__all__ = ["DOUBLE", "ORDERS", "ROWS", "SINGLE", "SINGLE_ROWS"]
-
 
 @frozen
 class GammaFormat:

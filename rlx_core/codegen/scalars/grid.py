@@ -15,8 +15,6 @@ from rlx_core.ir.dtypes import FLOATS, DType, bf16, f16
 from rlx_core.ir.op import Op
 from rlx_core.ops.floating import NextOnGrid
 
-__all__ = ["ROWS"]
-
 STEPS = {f16: 1 << 13, bf16: 1 << 16}
 """Steps of f32 that are one of a narrow dtype's."""
 

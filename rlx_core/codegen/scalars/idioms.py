@@ -18,8 +18,6 @@ from rlx_core.ir.op import Zero
 from rlx_core.ops import activation, arithmetic
 from rlx_core.ops.kinds import composed
 
-__all__ = ["gelu_slope", "recognised"]
-
 _T = TypeVar("_T")
 
 ADD, MULTIPLY, EXP = arithmetic.add.op, arithmetic.multiply.op, activation.exp.op

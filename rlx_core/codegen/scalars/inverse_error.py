@@ -28,8 +28,6 @@ from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation
 
-__all__ = ["FUNCTIONS"]
-
 EDGE = 0.9966
 """Up to here -ln(1 - x²) is below 5, where the first polynomial ends."""
 

@@ -19,8 +19,6 @@ from rlx_core.ir.op import Op
 from rlx_core.ops import arithmetic, trigonometry
 from rlx_core.system.records import frozen
 
-__all__ = ["DOUBLE", "SINGLE"]
-
 
 @frozen
 class InverseFormat:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, gamma, trigonometry
 
-__all__ = ["LONG"]
-
 LONG: tuple[type[Op], ...] = (
     *(f.op for f in (activation.exp, activation.exp2, activation.expm1, activation.log, activation.log2)),
     *(f.op for f in (activation.log10, activation.log1p, activation.cbrt, activation.tanh)),

@@ -22,8 +22,6 @@ from rlx_core.ir.dtypes import DType, f32, i64, u32, u64
 from rlx_core.ir.op import Op
 from rlx_core.ops import trigonometry
 
-__all__ = ["FUNCTIONS"]
-
 TWO_OVER_PI = (0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB)
 """The first 224 digits after the point in words, and 32 before it."""
 

@@ -12,8 +12,6 @@ from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, trigonometry
 
-__all__ = ["FUNCTIONS"]
-
 # log10 2 in two pieces: the first has 15 bits, so that its product with an exponent is exact.
 LOG10_2_HIGH, LOG10_2_LOW = 0.301025390625, 4.605038981195214e-06
 

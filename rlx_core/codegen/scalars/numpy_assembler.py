@@ -18,8 +18,6 @@ from rlx_core.ir.dtypes import DType, bool_, dtype
 from rlx_core.ir.op import Op
 from rlx_core.ops.conversion import cast_array
 
-__all__ = ["NumpyAssembler", "evaluated", "fused"]
-
 Array: TypeAlias = np.ndarray
 
 _COMPARED: dict[str, np.ufunc] = {

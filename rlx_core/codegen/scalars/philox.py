@@ -10,8 +10,6 @@ from rlx_core.ir.dtypes import DType, u32, u64
 from rlx_core.ir.op import Op
 from rlx_core.ops.random.philox import KEY_STEPS, MULTIPLIERS, ROUNDS, RandomWord
 
-__all__ = ["ROWS", "word"]
-
 
 def word(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple[V, ...]) -> V:
     """The word of `op.dtype` at a position."""

@@ -22,8 +22,6 @@ from rlx_core.ir.op import Op
 from rlx_core.ops import arithmetic
 from rlx_core.system.records import frozen
 
-__all__ = ["DOUBLE", "SINGLE", "log_pair", "pow"]
-
 
 @frozen
 class Format:

@@ -15,8 +15,6 @@ from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType
 from rlx_core.ir.op import Op
 from rlx_core.ops import arithmetic, bitwise
 
-__all__ = ["ROWS"]
-
 _REAL = (*INTEGERS, *FLOATS)
 
 

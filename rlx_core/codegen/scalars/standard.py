@@ -30,8 +30,6 @@ from rlx_core.ir.dtypes import DType, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation
 
-__all__ = ["DOUBLE", "IDIOMS", "ROWS", "SINGLE", "WITHOUT_DOUBLES", "standard_table"]
-
 ROWS: Mapping[type[Op], Row] = {
     **arithmetic.ROWS,
     **comparison.ROWS,

@@ -16,8 +16,6 @@ from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.system.records import frozen
 
-__all__ = ["DTYPES", "Code", "Function", "Row", "ScalarTable", "called"]
-
 Code = Callable[[Assembler[Any], Any, "tuple[DType, ...]", "tuple[Any, ...]"], Any]
 """From an op, its operands' dtypes and their registers to the register of its result."""
 

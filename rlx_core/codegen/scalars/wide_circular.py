@@ -13,8 +13,6 @@ from rlx_core.ir.dtypes import DType, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import trigonometry
 
-__all__ = ["FUNCTIONS", "HALF_PI", "Name", "cosine_of", "is_odd", "near_or_far", "sine_at", "sine_of"]
-
 # π/2 in parts: 33 bits each, so that products with numbers below 2^20 are exact, and the remainder.
 HALF_PI = (
     1.57079632673412561417e00,

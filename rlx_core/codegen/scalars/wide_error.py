@@ -11,8 +11,6 @@ from rlx_core.ir.dtypes import DType, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation
 
-__all__ = ["FUNCTIONS"]
-
 NEAR = 0.84375
 """Up to here erf is nearly linear and its complement does not cancel much."""
 

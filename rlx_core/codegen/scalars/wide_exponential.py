@@ -21,8 +21,6 @@ from rlx_core.ir.dtypes import DType, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, trigonometry
 
-__all__ = ["FUNCTIONS", "exponential", "exponential_of", "finite_log", "log", "log1p_of", "split"]
-
 # ln 2 in two pieces: the first has 32 bits, so that its product with an exponent is exact. Likewise log₁₀ 2.
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 LOG10_2_HIGH, LOG10_2_LOW = 3.01029995663611771306e-01, 3.69423907715893078616e-13

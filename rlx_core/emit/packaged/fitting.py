@@ -11,8 +11,6 @@ from rlx_core.ir.forms import Json, need, optional
 from rlx_core.run.packaged.reading import every, number
 from rlx_core.system.records import frozen
 
-__all__ = ["Wanted"]
-
 
 @frozen
 class Wanted:

@@ -16,8 +16,6 @@ from rlx_core.run.packaged.reading import every, node_form, node_from, number
 from rlx_core.run.plan import Location
 from rlx_core.system.records import frozen
 
-__all__ = ["PackedFault", "PackedLaunches", "launches_form"]
-
 _MAX_THREADS: Final = 1 << 31
 _MAX_NBYTES: Final = 1 << 31
 

@@ -21,8 +21,6 @@ from rlx_core.run.device_memory import DeviceMemory
 from rlx_core.run.packaged.program import packaged_program
 from rlx_core.system.records import define, frozen
 
-__all__ = ["DevicePackage", "wanted_of"]
-
 
 def wanted_of(form: Json) -> Wanted:
     """Return the requirements of a form's code on a device.

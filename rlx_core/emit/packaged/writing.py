@@ -25,8 +25,6 @@ from rlx_core.run.parts import is_empty
 from rlx_core.run.plan import Locations
 from rlx_core.system.records import frozen
 
-__all__ = ["DeviceWriter"]
-
 
 @frozen
 class DeviceWriter:

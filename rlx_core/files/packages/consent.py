@@ -17,17 +17,6 @@ from rlx_core.errors import CacheError, Fact, FileError
 from rlx_core.system.private import cache_directory, own_directory, read_own, reason_against, write_own
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "MADE_HERE",
-    "TrustedPackage",
-    "expect_consent",
-    "forget",
-    "is_known",
-    "remember",
-    "safe_directory",
-    "trusted_packages",
-]
-
 MADE_HERE: Final = "made here"
 _MAX_NBYTES: Final = 1 << 16
 """Bytes of an entry, whose longest part is a path."""

@@ -33,8 +33,6 @@ from rlx_core.ir.prefix import ALIGNMENT, Prefix
 from rlx_core.system.private import Chunk, reason_against, replace_file
 from rlx_core.system.records import define, frozen
 
-__all__ = ["BlobFile", "BlobStore", "Container", "read_container", "write_container"]
-
 MAGIC: Final = b"\x89RLP\r\n\x1a\n"
 FORMAT_VERSION: Final = 1
 _PREFIX: Final = Prefix("package", "the manifest", MAGIC, FORMAT_VERSION)

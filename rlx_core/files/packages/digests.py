@@ -10,8 +10,6 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["digest_of", "digests_of"]
-
 _PIECE: Final = 1 << 22
 """Bytes of a piece: two milliseconds of a processor."""
 

@@ -11,8 +11,6 @@ from rlx_core.ir.forms import Json, items, need, optional, quoted
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.system.records import frozen
 
-__all__ = ["Manifest", "VariantCode"]
-
 T = TypeVar("T")
 
 

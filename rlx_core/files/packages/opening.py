@@ -25,8 +25,6 @@ from rlx_core.runtime.signature import Signature
 if TYPE_CHECKING:
     from rlx_core.runtime.compiled_function import CompiledFunction
 
-__all__ = ["import_file", "open_package"]
-
 
 def import_file(path: Path, host: PluginHost) -> Container:
     """Return the container of a package file, which is not yet trusted; nothing in it has run.

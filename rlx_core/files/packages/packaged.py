@@ -25,8 +25,6 @@ from rlx_core.system.records import define, frozen
 if TYPE_CHECKING:
     from rlx_core.runtime.compiled_function import CompiledFunction
 
-__all__ = ["Contents", "PackageReport", "PackagedFunction"]
-
 _NO_CODE: Final = "none of its code runs here"
 
 

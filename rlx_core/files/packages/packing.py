@@ -27,8 +27,6 @@ from rlx_core.plugins import PluginHost
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.runtime.executable import Executable
 
-__all__ = ["export_file", "package"]
-
 
 @checked_call
 def package(

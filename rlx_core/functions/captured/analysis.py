@@ -13,8 +13,6 @@ from typing import Final, Literal
 
 from rlx_core.system.records import frozen
 
-__all__ = ["Chain", "Reads", "reads_of"]
-
 _GLOBAL: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _CELL: Final = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 _ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})

@@ -13,8 +13,6 @@ import numpy as np
 
 from rlx_core.ir.op import exact
 
-__all__ = ["ABSENT", "SCALARS", "ArrayContent", "Guards", "same", "typed_members"]
-
 SCALARS: Final = (bool, int, float, complex, str, bytes, type(None), type(...))
 """Types whose values are compared by type and exact value; everything else is compared by identity."""
 

@@ -16,8 +16,6 @@ from typing import Final
 
 from rlx_core.plugins import PluginOrigin, installed_plugins
 
-__all__ = ["has_outside_state", "is_own_code", "is_trusted_code", "is_trusted_module", "is_trusted_name"]
-
 OUTSIDE: Final = frozenset(
     "_contextvars _io _random _socket contextvars getpass glob io nt numpy.random os platform posix random secrets select "  # noqa: SIM905
     "shutil socket subprocess tempfile time uuid".split()

@@ -51,8 +51,6 @@ from rlx_core.runtime.jit import Jitted
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import frozen
 
-__all__ = ["MAX_GUARDS", "Captured", "captured_values", "is_array"]
-
 MAX_GUARDS: Final = 1000
 """Limit of the captured values of one function, items of containers included; above it, comparing costs more than tracing."""
 

@@ -14,8 +14,6 @@ from rlx_core.ops.movement import concat
 from rlx_core.transforms.lifting import as_value, current_builder
 from rlx_core.trees.flatten import expect_function, flatten, same_structure
 
-__all__ = ["associative_scan"]
-
 
 def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool = False) -> Any:
     """See `rlx.associative_scan`."""

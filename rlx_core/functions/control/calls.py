@@ -10,8 +10,6 @@ from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.runtime.jit import run_compiled
 
-__all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
-
 C = TypeVar("C")  # the carry of a loop
 R = TypeVar("R")
 

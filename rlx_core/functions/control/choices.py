@@ -23,8 +23,6 @@ from rlx_core.ops.control.conditional import If
 from rlx_core.transforms.lifting import as_value, current_builder
 from rlx_core.trees.flatten import expect_function, flatten, function_name, same_structure
 
-__all__ = ["cond", "switch"]
-
 
 def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> Any:
     """See `rlx.cond`."""

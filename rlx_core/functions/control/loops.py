@@ -31,8 +31,6 @@ from rlx_core.ops.structural import reshape
 from rlx_core.transforms.lifting import as_value, current_builder
 from rlx_core.trees.flatten import Tree, expect_function, flatten, function_name
 
-__all__ = ["fori_loop", "mapped", "scan", "while_loop"]
-
 
 def while_loop(cond: Function, body: Function, init: Any, *, max_steps: int | None = None) -> Any:
     """See `rlx.while_loop`."""

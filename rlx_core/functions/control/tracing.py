@@ -19,18 +19,6 @@ from rlx_core.transforms.lifting import as_value
 from rlx_core.transforms.trace import Leaf, is_static_leaf, trace_flat
 from rlx_core.trees.flatten import Tree, bind_arguments, flatten, function_name, same_structure
 
-__all__ = [
-    "Carry",
-    "Function",
-    "Inputs",
-    "TracedBody",
-    "captured_by",
-    "expect_scalar",
-    "numbered",
-    "traced",
-    "with_arguments",
-]
-
 Function = Callable[..., Any]
 
 Inputs = Sequence[tuple[str, TensorType]]

@@ -14,18 +14,6 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:  # expressions consist of atoms, and compound atoms of expressions
     from rlx_core.ir.dims.algebra import Expr
 
-__all__ = [
-    "MOST_NESTED",
-    "WELL_KNOWN",
-    "Atom",
-    "Compound",
-    "SizeSymbol",
-    "atom_key",
-    "numbered",
-    "symbol_from",
-    "symbol_named",
-]
-
 
 @frozen(order=True, repr=False)
 class SizeSymbol:

@@ -11,8 +11,6 @@ from rlx_core.ir.dims.algebra import Dim, Expr, exact_quotient, floor_quotient, 
 from rlx_core.ir.dims.atoms import Atom, SizeSymbol, symbol_from
 from rlx_core.system.records import frozen
 
-__all__ = ["DimBinding", "batch_past_seq", "batch_seq", "substitute"]
-
 
 @frozen
 class DimBinding:

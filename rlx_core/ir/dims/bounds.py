@@ -10,8 +10,6 @@ from rlx_core.system.records import define
 if TYPE_CHECKING:  # sizes import this when they are compared
     from rlx_core.ir.dims.algebra import Dim, Expr
 
-__all__ = ["is_never_negative"]
-
 MOST_BOUNDS = 64
 """Maximum number of differences examined before a relation is undecided; each quotient or minimum may double them."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # sizes import guards, guards import sizes lazily
     from rlx_core.ir.dims.algebra import Dim
     from rlx_core.ir.dims.binding import DimBinding
 
-__all__ = ["Relation", "SizeGuard", "collecting_guards", "holds", "record", "require"]
-
 Relation: TypeAlias = Literal["==", ">", ">=", "divides"]
 
 _DECIDE: dict[Relation, Callable[[int, int], bool]] = {

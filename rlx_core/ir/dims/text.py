@@ -21,8 +21,6 @@ from rlx_core.ir.dims.algebra import (
 )
 from rlx_core.ir.dims.atoms import MOST_NESTED
 
-__all__ = ["parse_dim", "parse_dims"]
-
 # A quotient that is multiplied is printed in two pairs of brackets.
 _MAX_DEPTH, _MAX_POWER = 2 * MOST_NESTED + 2, 32
 _DIM_TOKEN = re.compile(r"\s*(?:(\d+)|\?(\d+)|([A-Za-z_]\w*)|(//|.))")

@@ -18,8 +18,6 @@ from rlx_core.ir.provenance import here, user_frame
 if TYPE_CHECKING:
     from rlx_core.ir.graph.values import Value
 
-__all__ = ["hint_at", "hint_for_function", "leaked", "needs_elements", "refused_ufunc"]
-
 SAME: Final = {
     "absolute": "abs",
     "amax": "max",

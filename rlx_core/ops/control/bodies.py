@@ -18,24 +18,6 @@ from rlx_core.ir.types import TensorType, listed
 from rlx_core.ops.call import expect_operands
 from rlx_core.ops.structural import Expand
 
-__all__ = [
-    "Run",
-    "carry_flags",
-    "cost_of",
-    "differentiable",
-    "evaluate_attribute",
-    "expect_agreement",
-    "expect_inputs",
-    "expect_same_types",
-    "is_zero",
-    "names",
-    "part",
-    "reached",
-    "read_inputs",
-    "with_axis_where",
-]
-
-
 Run = Callable[[str, Sequence[np.ndarray]], Sequence[np.ndarray]]
 """A function that runs one of an op's graphs, by the name of its attribute."""
 

@@ -16,8 +16,6 @@ from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.movement import Narrow, concat
 from rlx_core.ops.structural import reshape
 
-__all__ = ["in_segments"]
-
 
 def in_segments(op: Scan, count: int, operands: Sequence[Value]) -> tuple[Value, ...]:
     """Return the results of a Scan, run in `count` segments of one length, or two lengths that differ by one.

@@ -37,8 +37,6 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape, sum_axes
 
-__all__ = ["OPS", "If"]
-
 
 @define_op
 class If(Op):

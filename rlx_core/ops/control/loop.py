@@ -43,8 +43,6 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape, sum_axes
 
-__all__ = ["OPS", "While"]
-
 
 @define_op
 class While(Op):

@@ -33,8 +33,6 @@ from rlx_core.ops.linalg import matmul
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes, transpose
 
-__all__ = ["OPS", "Scan"]
-
 
 def as_length(size: object) -> Dim:
     """Return a number of steps.

@@ -24,8 +24,6 @@ from rlx_core.ops.control.scan_products import products_of, summed
 if TYPE_CHECKING:
     from rlx_core.ops.control.scan import Scan
 
-__all__ = ["pulled", "pushed", "saving"]
-
 
 def kept(op: Scan) -> dict[int, int]:
     """Return carry → the y that is its trajectory."""

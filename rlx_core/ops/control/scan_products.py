@@ -16,8 +16,6 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Transpose, reshape, transpose
 from rlx_core.system.records import frozen
 
-__all__ = ["ScanProduct", "products_of", "summed"]
-
 
 @frozen(eq=False)
 class ScanProduct:

@@ -12,18 +12,6 @@ from rlx_core.ops.convolution.geometry import MOST_AXES
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.structural import transpose
 
-__all__ = [
-    "Layout",
-    "Padding",
-    "Steps",
-    "channel_axis",
-    "channels_second",
-    "paddings",
-    "steps",
-    "windows",
-    "with_layout",
-]
-
 Layout = Literal["nchw", "nhwc"]
 """The position of the channels, second or last, for any number of spatial axes."""
 

@@ -22,8 +22,6 @@ from rlx_core.ops.structural import reshape, sum_axes, transpose
 if TYPE_CHECKING:
     from rlx_core.ops.pooling.pool import PoolOp
 
-__all__ = ["backward_input", "backward_weight", "conv", "depthwise", "moved", "moved_back", "pooled"]
-
 
 def moved(x: Value) -> Value:
     """Return `[n, c, l..]` as `[n, l.., c]`."""

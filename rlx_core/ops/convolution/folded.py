@@ -26,8 +26,6 @@ from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import reshape
 
-__all__ = ["OPS", "FoldedMatMul", "folded_matmul"]
-
 
 @define_op(name="folded_matmul")
 class FoldedMatMul(Op):

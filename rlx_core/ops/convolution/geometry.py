@@ -19,8 +19,6 @@ from rlx_core.ir.types import Shape
 from rlx_core.ops.structural import as_axes
 from rlx_core.system.records import frozen
 
-__all__ = ["MOST_AXES", "Geometry", "Windowed"]
-
 MOST_AXES = 3
 """The maximum number of spatial axes of convolutions and pools."""
 

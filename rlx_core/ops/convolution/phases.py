@@ -15,8 +15,6 @@ from rlx_core.ops.movement import fitted, flip, narrow
 from rlx_core.ops.structural import reshape, transpose
 from rlx_core.system.records import frozen
 
-__all__ = ["Phases", "PhasesOfAxis", "StridePhase"]
-
 
 @frozen
 class Phases:

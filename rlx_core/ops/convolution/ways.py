@@ -20,19 +20,6 @@ from rlx_core.ops.movement import narrow, spread_size
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import reshape, sum_axes, transpose
 
-__all__ = [
-    "by_matrices",
-    "by_sums",
-    "fitted",
-    "has_few_results",
-    "has_few_terms",
-    "merged",
-    "parted",
-    "swapped_channels",
-    "swapped_operands",
-    "weight_by_matrices",
-]
-
 FEW_TERMS = 32
 """Number of terms of a sum below which no product of matrices is used."""
 

@@ -39,8 +39,6 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import StraightThrough
 from rlx_core.ops.structural import all_batched
 
-__all__ = ["OPS", "Checkpoint", "CheckpointName", "Later", "checkpoint", "later"]
-
 
 @define_op
 class Later(Op):

@@ -32,8 +32,6 @@ from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import stop_gradient
 
-__all__ = ["OPS", "CustomFn", "custom_fn", "custom_jvp", "custom_vjp"]
-
 
 @define_op
 class CustomFn(CustomDerivative, Inlined, Op):

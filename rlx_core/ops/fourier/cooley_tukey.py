@@ -24,8 +24,6 @@ from rlx_core.ops.movement import concat, narrow, pad_axis
 from rlx_core.ops.structural import reshape
 from rlx_core.ops.trigonometry import cos, sin
 
-__all__ = ["DIRECT", "dft"]
-
 DIRECT: Final = 64
 """The longest transform that is one matrix product: its 128 × 128 matrix still takes a small part of a cache."""
 

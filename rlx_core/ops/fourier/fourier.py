@@ -30,8 +30,6 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import as_axes, reshape
 
-__all__ = ["NORMS", "Fft", "InverseRealFft", "Norm", "RealFft", "inverse_real_fft", "real_fft"]
-
 Norm = Literal["backward", "ortho", "forward"]
 NORMS: tuple[Norm, ...] = ("backward", "ortho", "forward")
 

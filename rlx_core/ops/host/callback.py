@@ -25,8 +25,6 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched
 from rlx_core.system.records import frozen
 
-__all__ = ["OPS", "DebugCallback", "HostFunction", "PureCallback", "host_function"]
-
 _PROCESS: Final = secrets.token_hex(8)
 _numbers = itertools.count()
 _known: Final[WeakValueDictionary[str, HostFunction]] = WeakValueDictionary()

@@ -7,8 +7,6 @@ import attrs
 from rlx_core.ir.graph import Builder, Graph, Value, nested_graphs
 from rlx_core.ir.rewrite import copy_node
 
-__all__ = ["are_pure", "without_effects"]
-
 
 def are_pure(*bodies: Graph) -> bool:
     """Return whether no node of some bodies has an effect, so that the op that runs them may be merged and dropped."""

@@ -24,16 +24,6 @@ from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.scatter import scatter
 from rlx_core.ops.selection import where
 
-__all__ = [
-    "bincount",
-    "histogram",
-    "segment_max",
-    "segment_mean",
-    "segment_min",
-    "segment_prod",
-    "segment_sum",
-]
-
 
 @checked_call
 def bincount(x: Any, weights: Any = None, *, length: Dim) -> Any:

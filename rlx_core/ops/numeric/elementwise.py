@@ -45,25 +45,6 @@ from rlx_core.ops.linalg import operand
 from rlx_core.ops.selection import where
 from rlx_core.ops.trigonometry import sin
 
-__all__ = [
-    "allclose",
-    "angle",
-    "array_equal",
-    "deg2rad",
-    "floating",
-    "fmax",
-    "fmin",
-    "fmod",
-    "heaviside",
-    "isclose",
-    "isneginf",
-    "isposinf",
-    "logaddexp2",
-    "nan_to_num",
-    "rad2deg",
-    "sinc",
-]
-
 
 def floating(x: Any) -> Any:
     """Return `x` in floating point: integers and bools become f32, 64-bit ones f64, as in `mean`."""

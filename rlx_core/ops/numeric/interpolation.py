@@ -15,8 +15,6 @@ from rlx_core.ops.linalg import operand
 from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.selection import where
 
-__all__ = ["interp", "polyval"]
-
 
 @checked_call
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:

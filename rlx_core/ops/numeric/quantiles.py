@@ -22,8 +22,6 @@ from rlx_core.ops.conversion import cast
 from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.selection import where
 
-__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
-
 Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 
 

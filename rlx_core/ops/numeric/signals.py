@@ -13,8 +13,6 @@ from rlx_core.ops.convolution.layers import conv
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.numeric.elementwise import floating
 
-__all__ = ["convolve", "correlate"]
-
 Mode = Literal["full", "same", "valid"]
 
 

@@ -20,8 +20,6 @@ from rlx_core.ops.movement import narrow
 from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.rearrange import diagonal
 
-__all__ = ["average", "corrcoef", "cov", "trapezoid"]
-
 
 @checked_call
 def average(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Any:

@@ -18,8 +18,6 @@ from rlx_core.ops.conversion import cast
 from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.selection import where
 
-__all__ = ["nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
-
 
 @checked_call
 def nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:

@@ -21,8 +21,6 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched, as_axes
 from rlx_core.system.records import frozen
 
-__all__ = ["REAL", "PoolOp", "SpatialPool", "pool_samples", "surrounded"]
-
 REAL = (*INTEGERS, *FLOATS)
 
 

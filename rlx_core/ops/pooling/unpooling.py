@@ -27,8 +27,6 @@ from rlx_core.trees.key import Key
 if TYPE_CHECKING:
     from rlx_core.typing import Array, ArrayLike
 
-__all__ = ["cells_of_windows", "fractional_max_pool", "max_unpool"]
-
 
 def cells_of_windows(data: Any, geometry: Geometry, settings: dict[str, Any]) -> Any:
     """Return the index of each window's largest cell among those of a channel of `data`, `i32[n, c, o..]`."""

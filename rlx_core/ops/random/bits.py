@@ -25,8 +25,6 @@ from rlx_core.ops.selection import where
 from rlx_core.ops.structural import as_shape, reshape
 from rlx_core.ops.validators import one_of
 
-__all__ = ["DROPPED_BITS", "Dropout", "RandomBits", "dropout", "joined_key", "random_bits"]
-
 
 def joined_key(words: Any) -> Any:
     """Return the two words of a key, u32[.., 2], as one of u64[..]."""

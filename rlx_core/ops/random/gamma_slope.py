@@ -31,8 +31,6 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import joint_batch, reshape
 
-__all__ = ["FollowingShape", "following", "slope_of_logarithm"]
-
 _STEPS: Final = np.linspace(-3.2, 3.7, 64)
 _DECAYS: Final = np.exp(-_STEPS)
 NODES: Final = np.exp(_STEPS - _DECAYS)

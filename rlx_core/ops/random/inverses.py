@@ -24,20 +24,6 @@ from rlx_core.ops.selection import clip, where
 from rlx_core.ops.trigonometry import tan
 from rlx_core.trees.key import Key
 
-__all__ = [
-    "cauchy",
-    "expect_known",
-    "geometric",
-    "logistic",
-    "lognormal",
-    "pareto",
-    "rademacher",
-    "rayleigh",
-    "shape_for",
-    "triangular",
-    "weibull",
-]
-
 
 @checked_call
 def cauchy(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:

@@ -25,8 +25,6 @@ from rlx_core.ops.random.philox import philox, random_word
 from rlx_core.ops.structural import reshape
 from rlx_core.trees.key import Key
 
-__all__ = ["dims", "fold_in", "key", "key_data", "one_key", "split", "wrap_key_data"]
-
 FOLDED, SPLIT = 0x80000000 << 32, 0x80000001 << 32
 """The streams from which keys are derived; those of numbers are below 2^63."""
 

@@ -22,8 +22,6 @@ from rlx_core.ops.kinds import Elementwise, elementwise_samples
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.validators import one_of
 
-__all__ = ["KEY_STEPS", "MULTIPLIERS", "ROUNDS", "RandomWord", "philox", "random_word"]
-
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)

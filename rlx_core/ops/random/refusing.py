@@ -16,8 +16,6 @@ from rlx_core.ir.types import TensorType, expect_dtype
 from rlx_core.ops.conversion import operand_batch
 from rlx_core.ops.samples import Rejected, Sample
 
-__all__ = ["Undifferentiated", "undifferentiated"]
-
 
 @define_op
 class Undifferentiated(CustomDerivative, Op):

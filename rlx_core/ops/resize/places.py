@@ -13,8 +13,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-__all__ = ["COORDINATES", "METHODS", "Coordinates", "Method", "nearest", "shares", "taps"]
-
 Coordinates = Literal["half-pixel", "align-corners", "asymmetric"]
 Method = Literal["nearest", "linear", "cubic"]
 

@@ -12,8 +12,6 @@ from weakref import WeakKeyDictionary
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Param, Value, symbols_inside
 from rlx_core.ir.types import TensorType
 
-__all__ = ["EXPANSION", "bound_nodes", "expands", "is_bound", "leaves_of"]
-
 EXPANSION = 1.5
 """Bytes of a result for each byte that it is computed from, from which on a weight counts as expanded."""
 

@@ -17,8 +17,6 @@ from collections.abc import Collection, Iterable, Iterator
 
 from rlx_core.ir.graph import Graph, Node, Value
 
-__all__ = ["Contraction"]
-
 
 class Contraction:
     """Nodes are numbers, their indices; a group has the number of its first member."""

@@ -17,8 +17,6 @@ from rlx_core.passes.engine.base import Miss, PassRecord
 from rlx_core.passes.engine.runner import PassesRun
 from rlx_core.system.records import frozen
 
-__all__ = ["FusionMiss", "FusionReport", "assert_fusion_clean", "fusion_report"]
-
 HINTS: Mapping[str, str] = {
     "MultiConsumer": "something else reads the inner value; compute it there again, or let both read the fused result",
     "IsOutput": "an inner value is an output of the program; return it only where it is needed",

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from rlx_core.errors import Fact, PassOrderError
 from rlx_core.passes.engine.base import PassRecord, Property
 
-__all__ = ["STAGES", "check_order"]
-
 STAGES = ("hir", "mir", "lir")
 
 

@@ -22,8 +22,6 @@ from rlx_core.ops.creation import Full
 from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.system.records import frozen
 
-__all__ = ["ANY", "PatternMatch", "matches", "mismatch", "pattern_variables", "scalar_of", "some"]
-
 
 class Unknown:
     """The type of a pattern variable: nothing is known of it, and an access raises an error with another way to write it."""

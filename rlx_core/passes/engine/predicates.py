@@ -7,8 +7,6 @@ from collections.abc import Callable
 from rlx_core.ir.dtypes import DType
 from rlx_core.passes.engine.rules import Match, Predicate, kept_for, predicate
 
-__all__ = ["is_float", "is_integer", "is_not_complex", "only_use", "root_dtype"]
-
 
 @predicate("every inner value to have one use and to be no output")
 def only_use(match: Match) -> bool:

@@ -21,8 +21,6 @@ from rlx_core.passes.engine.contraction import Contraction
 from rlx_core.passes.engine.splice import draft
 from rlx_core.system.records import frozen
 
-__all__ = ["Group", "Grouping", "regroup"]
-
 
 @frozen(eq=False)
 class Group:

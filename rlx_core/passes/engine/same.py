@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from rlx_core.ir.graph import Graph, GraphArgument, Value
 
-__all__ = ["with_equal_nodes"]
-
 
 def with_equal_nodes(known: Mapping[Value, Value], graph: Graph, other: Graph) -> dict[Value, Value]:
     """Return value of `graph` → the equal value of `other`: the known ones, and the ones that follow through equal nodes."""

@@ -15,8 +15,6 @@ from rlx_core.ir.graph import Builder, Constant, Node, Value, ambient_builder, a
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["Draft", "draft"]
-
 
 @frozen(eq=False)
 class Draft:

@@ -13,8 +13,6 @@ from rlx_core.ir.rewrite import copy_nodes, guards_over, needed_nodes
 from rlx_core.ir.rules import RuleTable
 from rlx_core.passes.engine.base import Result
 
-__all__ = ["Pruned", "prune", "sweep"]
-
 Pruned = tuple[Op, Sequence[Value], Sequence[int]]
 """A smaller op, its operands, and the places of the results that it still has, in order."""
 

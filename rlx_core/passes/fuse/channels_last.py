@@ -33,8 +33,6 @@ from rlx_core.passes.engine.fusion import FusionPass
 from rlx_core.passes.engine.sweep import sweep
 from rlx_core.passes.fuse.mark_elementwise_regions import is_step
 
-__all__ = ["ChannelsLast"]
-
 FEWEST_RESULTS: Final = 8
 """Channels of a result below which a product would leave most of a vector empty."""
 

@@ -19,8 +19,6 @@ from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_p
 from rlx_core.passes.engine.bound_values import bound_nodes
 from rlx_core.passes.engine.sweep import sweep
 
-__all__ = ["FuseConvBatchNorm"]
-
 
 @define_pass("fuse-conv-batch-norm")
 class FuseConvBatchNorm(Pass):

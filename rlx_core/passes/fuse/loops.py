@@ -29,8 +29,6 @@ from rlx_core.passes.engine.rules import Declined
 from rlx_core.passes.fuse.mark_elementwise_regions import inputs_of, is_read_around, sorted_nodes
 from rlx_core.system.records import frozen
 
-__all__ = ["FuseLoops"]
-
 FEWEST_UNITS = 64
 """Rows below which a wide loop would leave threads without work."""
 

@@ -22,8 +22,6 @@ from rlx_core.passes.engine.bound_values import bound_nodes
 from rlx_core.passes.engine.fusion import FusionPass, Judge
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 
-__all__ = ["MarkElementwiseRegions", "is_step", "region_of"]
-
 
 @define_pass("mark-elementwise-regions")
 class MarkElementwiseRegions(FusionPass):

@@ -22,8 +22,6 @@ from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
 from rlx_core.passes.engine.patterns import some
 from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 
-__all__ = ["FuseMatMulBiasAct", "fuse_matmul_bias_act"]
-
 
 @ruleset("fuse-matmul-bias-act")
 def fuse_matmul_bias_act(x: Any, w: Any, b: Any) -> Iterator[RewriteRule]:

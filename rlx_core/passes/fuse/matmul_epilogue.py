@@ -28,8 +28,6 @@ from rlx_core.passes.engine.fusion import FusionPass, Judge, declined_if_kept
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.passes.fuse.mark_elementwise_regions import is_step, region_of
 
-__all__ = ["FuseMatMulEpilogue"]
-
 RULE = "epilogue"
 
 PRODUCTS = (FusedMatMulEpilogue, FusedMatMulPrologue, FoldedMatMul)

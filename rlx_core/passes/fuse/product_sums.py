@@ -20,8 +20,6 @@ from rlx_core.passes.engine.base import Context, Result, define_pass
 from rlx_core.passes.engine.fusion import FusionPass, refusal_of
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 
-__all__ = ["FIRST", "SECOND", "FuseProductSums", "epilogue_with_sums", "product_with_sums"]
-
 FIRST, SECOND = 0, 1
 """A product's factors."""
 

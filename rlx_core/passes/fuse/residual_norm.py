@@ -22,8 +22,6 @@ from rlx_core.passes.engine.rules import Declined
 from rlx_core.passes.engine.splice import draft
 from rlx_core.system.records import frozen
 
-__all__ = ["FuseResidualNorm"]
-
 Fused = type[FusedResidualLN] | type[FusedResidualRmsNorm]
 
 FUSED: dict[type[Op], Fused] = {LayerNorm: FusedResidualLN, RmsNorm: FusedResidualRmsNorm}

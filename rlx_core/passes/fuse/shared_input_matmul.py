@@ -23,8 +23,6 @@ from rlx_core.passes.engine.fusion import FusionPass
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.system.records import frozen
 
-__all__ = ["FuseSharedInputMatMul"]
-
 
 @define_pass("fuse-shared-input-matmul")
 class FuseSharedInputMatMul(FusionPass):

@@ -24,8 +24,6 @@ from rlx_core.passes.engine.fusion import Judge, claims
 from rlx_core.passes.engine.sweep import sweep
 from rlx_core.passes.fuse.matmul_epilogue import is_product, region_at
 
-__all__ = ["SinkReshapes"]
-
 
 @define_pass("sink-reshapes")
 class SinkReshapes(Pass):

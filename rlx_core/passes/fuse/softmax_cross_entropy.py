@@ -34,8 +34,6 @@ from rlx_core.passes.recognise.chains import lies_along
 from rlx_core.passes.recognise.label_reading import LabelReading, indexed, reading_of, summed, summed_axes
 from rlx_core.passes.recognise.row_normalizers import normalizer_of, unshifted
 
-__all__ = ["FuseSoftmaxCrossEntropy", "fuse_softmax_cross_entropy"]
-
 OUTSIDE = -1
 """A label that no class has."""
 

@@ -18,8 +18,6 @@ from rlx_core.passes.engine.bound_values import is_bound
 from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
 from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 
-__all__ = ["FuseSwiGLU", "fuse_swiglu"]
-
 
 @ruleset("fuse-swiglu")
 def fuse_swiglu(up: Any, gate: Any) -> Iterator[RewriteRule]:

@@ -12,8 +12,6 @@ from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_pass, each_graph, field
 from rlx_core.passes.engine.splice import draft
 
-__all__ = ["ClipRegions", "UnfuseRegions"]
-
 
 @define_pass("unfuse-regions")
 class UnfuseRegions(Pass):

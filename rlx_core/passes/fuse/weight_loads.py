@@ -33,8 +33,6 @@ from rlx_core.passes.engine.fusion import FusionPass, Judge
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.system.records import frozen
 
-__all__ = ["FuseWeightLoads", "load_of"]
-
 STEPS_LIMIT = 32
 """Ops of a load: each is computed for every element of the weight that is read, in every run."""
 

@@ -33,8 +33,6 @@ from rlx_core.passes.recognise.attention_hiding import Hiding, hiding_of, is_cau
 from rlx_core.passes.recognise.chains import Factors, factors_of
 from rlx_core.system.records import frozen
 
-__all__ = ["RecogniseAttention", "recognise_attention"]
-
 SWAP_HEADS = (0, 2, 1, 3)
 
 

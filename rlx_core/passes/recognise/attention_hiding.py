@@ -26,8 +26,6 @@ from rlx_core.passes.engine.rules import Declined
 from rlx_core.passes.recognise.chains import constant_of
 from rlx_core.system.records import frozen
 
-__all__ = ["Hiding", "hiding_of", "is_causal", "is_finite"]
-
 
 @frozen(eq=False)
 class Hiding:

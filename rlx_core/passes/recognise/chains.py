@@ -22,18 +22,6 @@ from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.passes.engine.patterns import scalar_of
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "Factors",
-    "behind",
-    "between",
-    "constant_of",
-    "factors_of",
-    "is_constant",
-    "kept_dims",
-    "lies_along",
-    "power_of",
-]
-
 
 def constant_of(value: Value | None) -> float | None:
     """The number that a real constant repeats, as the dtype holds it; `None` for anything else."""

@@ -20,8 +20,6 @@ from rlx_core.passes.engine.fusion import both_orders, declined_if_kept, fusion_
 from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 from rlx_core.passes.recognise.chains import factors_of, is_constant, power_of
 
-__all__ = ["RecogniseGelu", "recognise_gelu"]
-
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 
 

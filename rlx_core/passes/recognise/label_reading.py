@@ -24,8 +24,6 @@ from rlx_core.ops.structural import Expand, Reshape, Sum
 from rlx_core.passes.recognise.chains import Factors, behind, factors_of, is_constant
 from rlx_core.system.records import frozen
 
-__all__ = ["LabelReading", "indexed", "reading_of", "summed", "summed_axes"]
-
 
 @frozen(eq=False)
 class LabelReading:

@@ -22,8 +22,6 @@ from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, 
 from rlx_core.passes.recognise.chains import between, constant_of, factors_of, kept_dims, power_of
 from rlx_core.system.records import frozen
 
-__all__ = ["RecogniseNorms", "recognise_norms"]
-
 
 @ruleset("recognise-norms")
 def recognise_norms(x: Any, g: Any, b: Any) -> Iterator[RewriteRule]:

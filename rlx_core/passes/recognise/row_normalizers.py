@@ -16,8 +16,6 @@ from rlx_core.passes.engine.fusion import both_orders
 from rlx_core.passes.recognise.chains import behind, lies_along
 from rlx_core.system.records import frozen
 
-__all__ = ["Normalizer", "normalizer_of", "unshifted"]
-
 
 @frozen(eq=False)
 class Normalizer:

@@ -16,8 +16,6 @@ from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, 
 from rlx_core.passes.recognise.chains import between, kept_dims
 from rlx_core.passes.recognise.row_normalizers import unshifted
 
-__all__ = ["RecogniseSoftmax", "recognise_softmax"]
-
 
 @ruleset("recognise-softmax")
 def recognise_softmax(x: Any) -> Iterator[RewriteRule]:

@@ -20,20 +20,6 @@ from rlx_core.plugins.policy import PluginPolicy
 from rlx_core.system.budget import Budget
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "STAGES",
-    "CacheConfig",
-    "Configuration",
-    "DispatchConfig",
-    "FusionConfig",
-    "MemoryConfig",
-    "PipelineConfig",
-    "PluginConfig",
-    "PrecisionConfig",
-    "PrintingConfig",
-    "UnknownSetting",
-]
-
 STAGES = ("forward", "hir", "mir", "lir")
 
 Entry = str | Mapping[str, Mapping[str, Any]]

@@ -14,8 +14,6 @@ from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.pipeline.config.records import UnknownSetting
 from rlx_core.system.records import frozen
 
-__all__ = ["SETTINGS", "Setting", "is_true", "read_settings"]
-
 FALSE = frozenset({"", "0", "false", "off", "no"})
 
 

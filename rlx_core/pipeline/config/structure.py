@@ -14,8 +14,6 @@ from rlx_core.ir.annotations import MISFIT, annotations_of, fitting, misfit
 from rlx_core.pipeline.config.records import Configuration, Entry, freeze, source_of
 from rlx_core.system.records import frozen
 
-__all__ = ["configuration_of", "structure"]
-
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
 MAX_FAULTS: Final = 20

@@ -17,8 +17,6 @@ from typing import Any
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.system import private
 
-__all__ = ["anchored", "expect_trusted", "is_foreign"]
-
 
 def anchored(table: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
     """The table of a file with the plugin files that it names as absolute paths: they are relative to the file."""

@@ -10,8 +10,6 @@ from rlx_core.ir.graph import Graph, ops_inside
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.plugins import PluginHost
 
-__all__ = ["check_dispatch"]
-
 KEYS = ("force_common", "force_native", "allow_host")
 
 

@@ -21,8 +21,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.system.records import frozen
 
-__all__ = ["FindKernel", "Parts", "Views", "place_views", "with_parts"]
-
 FindKernel = Callable[[Node], Kernel | None]
 
 _LOOKAHEAD: Final = 8

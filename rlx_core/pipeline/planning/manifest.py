@@ -8,8 +8,6 @@ from rlx_core.errors import ConfigError, UnknownNameError, nearest
 from rlx_core.ir.graph import Graph, Value, leaf_name
 from rlx_core.ir.lir import CallManifest, Entry
 
-__all__ = ["donated_leaves", "make_manifest"]
-
 
 def donated_leaves(graph: Graph, named: Mapping[str, int | None]) -> dict[Value, int | None]:
     """Donated inputs and params, each with the index of the output that is its next value, or `None`.

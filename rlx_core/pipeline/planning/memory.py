@@ -19,8 +19,6 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Slot, root_of
 from rlx_core.system.records import evolve, frozen
 
-__all__ = ["STRATEGIES", "LiveRange", "Strategy", "live_ranges", "lower_bound", "plan_memory"]
-
 
 @frozen(eq=False)
 class LiveRange:

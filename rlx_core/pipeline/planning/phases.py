@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Phase
 
-__all__ = ["phases"]
-
 
 def phases(nodes: Sequence[Node]) -> dict[Node, Phase]:
     """Node → phase, for a schedule with or without leaves.

@@ -7,8 +7,6 @@ from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step, placement
 from rlx_core.system.records import evolve
 
-__all__ = ["Places", "layout_of", "place_of"]
-
 
 class Places:
     """The layouts of the values of a plan; each value is looked up once, although several steps read it.

@@ -26,8 +26,6 @@ from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.system.records import frozen
 
-__all__ = ["ChooseKernel", "PlanOptions", "make_lir"]
-
 ChooseKernel = Callable[[Node], Kernel | None]
 
 _LEAVES: Final[Mapping[str, type[Op]]] = {"inputs": Input, "params": Param, "constants": Constant}

@@ -17,8 +17,6 @@ from rlx_core.passes.engine.bound_values import bound_nodes
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.system.records import frozen
 
-__all__ = ["Prepared", "computed_graph", "split_prepare"]
-
 
 @frozen(eq=False)
 class Prepared:

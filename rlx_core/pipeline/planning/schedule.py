@@ -16,8 +16,6 @@ from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.rewrite import needed_nodes
 from rlx_core.system.records import frozen
 
-__all__ = ["Flow", "Order", "schedule"]
-
 Order = Literal["insertion", "relief", "memory"]
 
 

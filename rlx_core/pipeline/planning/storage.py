@@ -16,8 +16,6 @@ from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.system.records import define
 
-__all__ = ["Outlets", "Reuse", "outlets"]
-
 
 @define(eq=False)
 class Outlets:

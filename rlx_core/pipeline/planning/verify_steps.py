@@ -10,8 +10,6 @@ from rlx_core.ir.strides import is_dense
 from rlx_core.ir.verify import RuleViolation, fault_at
 from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, KernelTable
 
-__all__ = ["step_faults"]
-
 
 def step_faults(lir: Lir, kernels: KernelTable) -> list[RuleViolation]:
     """Return a fault for every step that uses its kernel in a way that the kernel's row does not allow.

@@ -17,8 +17,6 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:
     from rlx_core.pipeline.select.backend import Program
 
-__all__ = ["Blobs", "Keep", "PackedCode", "Unpack", "expect_packable"]
-
 Keep = Callable[[np.ndarray], int]
 """Puts the bytes of a dense array into a package, equal ones once; the number of the blob."""
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["Params"]
-
 _versions: Final = count(1)
 
 

@@ -16,8 +16,6 @@ from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import HOST
 from rlx_core.system.records import frozen
 
-__all__ = ["Fallback", "Tiers", "tiers_of", "why_not_best"]
-
 
 @frozen
 class Fallback:

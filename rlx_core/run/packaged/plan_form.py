@@ -23,8 +23,6 @@ from rlx_core.run.packaged.reading import every, known_type, number
 from rlx_core.run.plan import ARENA, BufferId, ExecutionPlan, Location, PlanLeaf, PlannedOutput
 from rlx_core.system.records import define, frozen
 
-__all__ = ["PLAN_VERSION", "PackedPlan", "PlanWriter", "buffer_from", "expect_inside", "reason_against_version"]
-
 PLAN_VERSION: Final = 2
 """Changed whenever programs of earlier packages cannot be read; version 1 had no number."""
 

@@ -11,8 +11,6 @@ from rlx_core.run.memory import ProgramMemory
 from rlx_core.run.packaged.plan_form import PackedPlan
 from rlx_core.run.program import PlannedProgram
 
-__all__ = ["packaged_program"]
-
 
 def packaged_program(
     packed: PackedPlan, memory: ProgramMemory, code: Code, blobs: Blobs, on_device: dict[tuple[str, str], Any]

@@ -10,8 +10,6 @@ from rlx_core.ir.forms import Json, items, need, quoted
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType, spec
 
-__all__ = ["every", "known_type", "node_form", "node_from", "number"]
-
 _MOST_NBYTES: Final = 1 << 47
 
 T = TypeVar("T")

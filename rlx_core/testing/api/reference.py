@@ -18,8 +18,6 @@ from typing import Any, Final
 import rlx_core
 from rlx_core.public import CORE, FUNCTIONS, found_at, place_of
 
-__all__ = ["NAMESPACES", "pages", "stale"]
-
 FOLDER: Final = Path(rlx_core.__file__).parents[1] / "docs" / "reference"
 
 NAMESPACES: Final = ("nn", "linalg", "fft", "random", "special", "optim", "debug", "checkpoint_policies")

@@ -35,8 +35,6 @@ from rlx_core.ops.samples import Sample
 from rlx_core.public import CORE, FUNCTIONS, PLUGIN_KIT, found_at, place_of
 from rlx_core.system.records import define
 
-__all__ = ["stubs"]
-
 _ROOT = Path(rlx_core.__file__).parent
 
 _HEADER = (

@@ -14,8 +14,6 @@ from rlx_core.testing.about import about
 from rlx_core.testing.cases import OpProgram
 from rlx_core.testing.special_points import points, same_bits
 
-__all__ = ["Agreement"]
-
 
 def is_elementwise(program: OpProgram) -> bool:
     """Return whether the program is an element-wise op, defined for every value of operands of one shape."""

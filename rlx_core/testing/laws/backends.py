@@ -15,8 +15,6 @@ from rlx_core.testing.about import EVERY, about, runs
 from rlx_core.testing.cases import OpProgram, wide
 from rlx_core.testing.judges import near_oracle
 
-__all__ = ["EveryBackend", "Run"]
-
 Run = Callable[[Graph, Sequence[np.ndarray]], Sequence[np.ndarray]]
 """A backend under test: the outputs of a graph on arrays in the order of its inputs."""
 

@@ -23,8 +23,6 @@ from rlx_core.testing.judges import EXACT, close
 from rlx_core.testing.symbolic import generalized
 from rlx_core.testing.variants import accepted
 
-__all__ = ["Declarations"]
-
 Layout = tuple[np.ndarray, Strides, int]
 """Bytes, and where in them a value lies: its strides and the offset of its first element."""
 

@@ -23,8 +23,6 @@ from rlx_core.testing.judges import (
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = ["Derivatives"]
-
 DERIVATIVES = ["vjp", "jvp", "decompose"]
 
 

@@ -26,8 +26,6 @@ from rlx_core.testing.cases import OpProgram
 from rlx_core.testing.subjects import KernelRow
 from rlx_core.testing.yardstick import yardstick
 
-__all__ = ["PLACES", "KernelCase", "Kernels", "kernel_cases"]
-
 # Only the passes that every program needs: no pass may remove the nodes around the kernel.
 BARE: Final = {"use": "bare", "pipeline": {"bare": {"hir": ["lower-hir"], "mir": ["dead-code", "legalize"]}}}
 

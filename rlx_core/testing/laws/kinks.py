@@ -25,8 +25,6 @@ from rlx_core.testing.yardstick import precision
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = ["Kinks", "programs_at"]
-
 STEP, AGREES = 1e-5, 1e-3
 """One-sided differences extrapolated from `STEP` and `STEP / 2` are right to about STEP²·f''' + 1e-16 / STEP."""
 

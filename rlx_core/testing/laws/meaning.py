@@ -34,8 +34,6 @@ from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = ["Meaning"]
-
 ROUNDINGS = 8
 """Number of roundings of constants that a derivative in a narrow dtype may show."""
 BATCH = 3

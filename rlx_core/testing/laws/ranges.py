@@ -17,8 +17,6 @@ from rlx_core.testing.variants import replaced
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = ["Ranges"]
-
 DEFAULT_RANGE: Final = (-2.0, 2.0)
 TAILS: Final = ((3.0, 12.0), (-12.0, -3.0), (12.0, 40.0), (-40.0, -12.0))
 """Each is drawn in a separate array: results are compared relative to the largest, which would hide an error next to it."""

@@ -42,8 +42,6 @@ from rlx_core.testing.subjects import FormatRow, LegalizationRow, PassSubject, R
 from rlx_core.testing.variants import accepted, bases
 from rlx_core.testing.yardstick import yardstick
 
-__all__ = ["Rewrites"]
-
 OwnInputs = Mapping[str, np.ndarray] | None
 Named = tuple[str, Graph, Graph, OwnInputs]
 """A program in words, the program, the program after the rewrite, and inputs that it is known to take."""

@@ -30,8 +30,6 @@ from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_cpu import tier
 from rlx_cpu.element_functions import element_functions
 
-__all__ = ["CpuBackend"]
-
 LONGEST_KERNEL = 128
 """Element-wise ops in one kernel. LLVM takes longer than in proportion for more, and values that do not fit into registers
 make the kernel slower: 1,024 ops on 1,000 numbers take 65 µs in kernels of 32, 140 µs of 128, and 235 µs as one."""

@@ -10,8 +10,6 @@ from rlx_core.ir.element_functions import ElementFunction, ElementFunctions
 from rlx_core.ir.op import Op
 from rlx_cpu.tier import isa_of
 
-__all__ = ["element_functions"]
-
 
 def element_functions(options: Mapping[str, Any]) -> ElementFunctions | None:
     """The native functions of element-wise ops under these options; `None` on the NumPy tier."""

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from rlx_core.testing.fuzz import FuzzSetup
 
-__all__ = ["FUZZ_SETUPS"]
-
 
 def threads(count: int) -> dict[str, Any]:
     return {"options": {"cpu.threads": count}}

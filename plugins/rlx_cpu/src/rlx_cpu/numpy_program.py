@@ -9,8 +9,6 @@ from rlx_core.run.code import HostCode
 from rlx_core.run.memory import CANARY, HostMemory
 from rlx_core.run.program import PlannedProgram
 
-__all__ = ["numpy_program"]
-
 
 def numpy_program(lir: Lir, kernels: KernelTable, *, poison: bool = False) -> PlannedProgram:
     """The program of a plan; with `poison` it checks memory after every step."""

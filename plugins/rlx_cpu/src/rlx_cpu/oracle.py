@@ -14,8 +14,6 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Program
 
-__all__ = ["OracleProgram"]
-
 
 class OracleProgram(Program):
     """A LIR evaluated in double precision, node by node."""

@@ -10,8 +10,6 @@ import numpy as np
 from rlx_core.ir.lir import Step
 from rlx_core.pipeline.profile import Profile
 
-__all__ = ["add_native"]
-
 
 def add_native(profile: Profile, steps: Sequence[Step], stamps: np.ndarray) -> None:
     """Report the times of a native run; the several calls of one step count together.

@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from rlx_cpu.native.llvm.isa import Isa
     from rlx_cpu.native.runtime.compiled import Settings
 
-__all__ = [
-    "TIERS",
-    "is_native",
-    "isa_of",
-    "properties",
-    "reason_without",
-    "settings",
-    "settings_of",
-    "spin_of",
-    "threads_of",
-    "tiers",
-]
-
 TIERS = ("auto", "native", "numpy")
 
 TUNE_MODES: Final = ("off", "stored", "measure")

@@ -31,8 +31,6 @@ from rlx_gpu.language import GpuLanguage
 from rlx_gpu.rows.attention import attention_unit_rows
 from rlx_gpu.rows.products import product_rows, warpgroup_product_rows
 
-__all__ = ["CudaBackend"]
-
 USUAL: Final = "sm_90"
 """The default architecture if neither an option nor a device specifies one."""
 

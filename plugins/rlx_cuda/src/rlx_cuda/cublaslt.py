@@ -33,8 +33,6 @@ from rlx_core.device.libraries import first_that_loads
 from rlx_core.errors import Fact, KernelBuildError
 from rlx_cuda.libraries import paths_of
 
-__all__ = ["ALIGNMENT", "Addresses", "CublasLt", "Matrix", "Plan", "Product"]
-
 # Constants of cublasLt.h and library_types.h, where their names have the prefixes CUDA_, CUBLAS_ and CUBLASLT_.
 R_32F, R_64F, R_16F, R_16BF = 0, 1, 2, 14
 COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32 = 68, 70, 77

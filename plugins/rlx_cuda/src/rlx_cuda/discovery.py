@@ -18,8 +18,6 @@ from rlx_cuda.library import FEATURE
 from rlx_cuda.plugin import INSTALL, STAND_IN
 from rlx_gpu.cupy.facts import facts_of
 
-__all__ = ["Found", "found", "wanted"]
-
 OLDEST: Final = 75
 """The minimum supported compute capability, times 10; below 8.0 products use no matrix units."""
 

@@ -9,8 +9,6 @@ from rlx_cuda import nvrtc
 from rlx_gpu.codegen.cuda import CUDA
 from rlx_gpu.cupy.driver import INTERFACE, CupyDriver
 
-__all__ = ["CudaDriver"]
-
 
 class CudaDriver(CupyDriver):
     """The driver of a CUDA device."""

@@ -19,8 +19,6 @@ from rlx_core.passes.fuse.product_sums import FIRST, SECOND, epilogue_with_sums,
 from rlx_cuda import cublaslt
 from rlx_cuda.gelu_slopes import slope_of
 
-__all__ = ["Epilogue", "epilogue_of", "refusal"]
-
 ACTIVATIONS: dict[Op, int] = {relu.op(): cublaslt.EPILOGUE_RELU, gelu_approx.op(): cublaslt.EPILOGUE_GELU}
 """Activations that the library computes; its GELU is the tanh approximation."""
 

@@ -18,8 +18,6 @@ from rlx_core.ops.kinds import Elementwise
 from rlx_core.ops.region import ElementwiseRegion, reads_as
 from rlx_core.transforms.trace import trace
 
-__all__ = ["slope_of"]
-
 Table = dict[Hashable, int]
 """Value numbers by op and operands."""
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from rlx_core.device.libraries import installed_version
 
-__all__ = ["paths_of"]
-
 
 def paths_of(name: str, packages: tuple[str, str]) -> Iterator[str]:
     """Yield candidate paths of a library, best first.

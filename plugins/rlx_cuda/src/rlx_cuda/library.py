@@ -11,8 +11,6 @@ from rlx_core.emit.table import DeviceTable
 from rlx_core.ops.fourier.fourier import Fft, InverseRealFft, RealFft
 from rlx_core.ops.solve import BatchedDenseSolve, DenseSolve
 
-__all__ = ["FEATURE", "library_rows"]
-
 FEATURE: Final = "library"
 """The feature of devices whose driver calls CuPy; the stand-in does not have it."""
 

@@ -16,18 +16,6 @@ from attrs import frozen
 from rlx_cuda.libraries import paths_of
 from rlx_gpu.runtime_compiler import RuntimeCompiler
 
-__all__ = [
-    "AMPERE",
-    "HOPPER",
-    "Compiled",
-    "Usage",
-    "architecture_for",
-    "architectures",
-    "compiled",
-    "units_of",
-    "version",
-]
-
 PACKAGES: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 """Wheels that contain the library."""
 

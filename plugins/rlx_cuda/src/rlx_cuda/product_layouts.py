@@ -15,8 +15,6 @@ from rlx_cuda import cublaslt
 from rlx_cuda.cublaslt import Matrix, Product
 from rlx_cuda.epilogues import AUX_MULTIPLE, Epilogue
 
-__all__ = ["NUMBERS", "Part", "Products", "products_of"]
-
 NUMBERS: Final = {f16: cublaslt.R_16F, bf16: cublaslt.R_16BF, f32: cublaslt.R_32F, f64: cublaslt.R_64F}
 """The library's number of each dtype."""
 

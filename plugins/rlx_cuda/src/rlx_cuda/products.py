@@ -22,8 +22,6 @@ from rlx_cuda.cublaslt import Addresses, CublasLt, Plan
 from rlx_cuda.epilogues import Epilogue, epilogue_of, refusal
 from rlx_cuda.product_layouts import Part, Products, products_of
 
-__all__ = ["LT", "library_product_rows"]
-
 LT: Final = CublasLt()
 """The library, which is loaded by the first product."""
 

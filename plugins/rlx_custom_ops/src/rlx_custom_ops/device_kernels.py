@@ -21,8 +21,6 @@ from rlx_custom_ops.ops.solve import Solve
 from rlx_custom_ops.ops.svd import Svd
 from rlx_custom_ops.ops.triangular import TriangularSolve
 
-__all__ = ["kernels"]
-
 kernels = DeviceTable("cuda", plugin="linalg")
 
 REAL = "f32 f64"

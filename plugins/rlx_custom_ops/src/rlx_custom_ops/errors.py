@@ -13,14 +13,6 @@ from attrs import frozen
 
 from rlx_core.errors import Fact, RlxError
 
-__all__ = [
-    "LinearAlgebraError",
-    "NoConvergenceError",
-    "NotConvergedError",
-    "NotPositiveDefiniteError",
-    "SingularMatrixError",
-]
-
 
 class LinearAlgebraError(RlxError, np.linalg.LinAlgError):
     """A matrix does not have a property that an operation needs; subclasses are specific.

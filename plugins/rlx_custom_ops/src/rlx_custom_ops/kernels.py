@@ -31,8 +31,6 @@ from rlx_custom_ops.ops.solve import Solve
 from rlx_custom_ops.ops.svd import Svd, with_fixed_phases
 from rlx_custom_ops.ops.triangular import TriangularSolve
 
-__all__ = ["kernels"]
-
 kernels = KernelTable("cpu", plugin="linalg")
 
 LAPACK = "f32 f64 c64 c128"

@@ -2,6 +2,4 @@
 
 from rlx_cpu.native.table import NativeTable
 
-__all__ = ["native"]
-
 native = NativeTable(filled_by="rlx_custom_ops.emitters")

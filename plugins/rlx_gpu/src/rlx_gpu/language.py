@@ -25,9 +25,6 @@ from rlx_gpu.codegen.sources import source_of
 from rlx_gpu.codegen.tiles import TiledProduct
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["GpuLanguage"]
-
-
 _FOR_FAULTS = 2
 """Arguments in addition to buffers: the status words, and the number of the first."""
 

@@ -16,8 +16,6 @@ from rlx_core.device.libraries import first_that_loads
 from rlx_core.errors import Fact, KernelBuildError
 from rlx_core.system.records import define, frozen
 
-__all__ = ["Made", "RuntimeCompiler"]
-
 
 @frozen
 class Made:

@@ -8,8 +8,6 @@ from typing import Any
 import rlx_core as rlx
 from rlx_core.errors import Fact, PluginError
 
-__all__ = ["from_jax"]
-
 
 def from_jax(function: Callable[..., Any], /, *args: Any, name: str | None = None) -> rlx.Model:
     """Return a function of JAX as a model: its jaxpr, translated to rlx's functions.

@@ -15,8 +15,6 @@ from rlx_jax.sizes import Sizes, as_spec
 from rlx_jax.trees import parted, register_nodes
 from rlx_jax.walk import JaxprWalk, array_of, expect_supported
 
-__all__ = ["imported"]
-
 
 def imported(function: Callable[..., Any], args: tuple[Any, ...], name: str | None) -> rlx.Model:
     """The model of a function; see `from_jax`."""

@@ -15,8 +15,6 @@ from jax.custom_batching import custom_vmap
 import rlx_core as rlx
 from rlx_jax.sizes import as_spec
 
-__all__ = ["as_jax"]
-
 
 def as_jax(function: Callable[..., Any], /) -> Callable[..., Any]:
     """A function of rlx as one that JAX programs call, under `jax.jit`, `jax.vmap` and reverse mode of any order.

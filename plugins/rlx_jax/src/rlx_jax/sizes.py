@@ -16,8 +16,6 @@ from rlx_core.importing.dtypes import DtypeMap
 from rlx_core.importing.symbols import SymbolTable
 from rlx_core.ir.dtypes import ALL
 
-__all__ = ["DTYPES", "Sizes", "as_spec"]
-
 DTYPES: Final[DtypeMap[np.dtype]] = DtypeMap({dtype.numpy: dtype for dtype in ALL})
 """NumPy's dtypes, which JAX has, and rlx's."""
 

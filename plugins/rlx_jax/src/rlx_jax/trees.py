@@ -16,8 +16,6 @@ import optree
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
 
-__all__ = ["FixedLeaves", "parted", "register_nodes"]
-
 KNOWN = (dict, list, tuple, type(None))
 """Containers of both."""
 

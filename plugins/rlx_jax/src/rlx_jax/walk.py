@@ -23,8 +23,6 @@ from rlx_core.importing.walk import GraphWalk
 from rlx_core.ir.dtypes import dtype
 from rlx_jax.sizes import DTYPES, Sizes
 
-__all__ = ["TABLE", "Equation", "JaxprWalk", "array_of", "expect_supported", "handles", "key_words", "rows"]
-
 TABLE: Final = HandlerTable(
     Handler,
     package="rlx_jax.handlers",

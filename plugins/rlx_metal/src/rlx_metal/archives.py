@@ -21,8 +21,6 @@ from attrs import define, field
 from rlx_core.errors import Fact, KernelBuildError
 from rlx_core.system.logs import log_event
 
-__all__ = ["Archives", "pipeline_of"]
-
 
 class _RefusedError(Exception):
     """Metal cannot create an archive; the message is Metal's."""

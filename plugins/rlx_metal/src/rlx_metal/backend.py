@@ -12,8 +12,6 @@ from rlx_gpu.backend import GpuBackend
 from rlx_gpu.codegen.metal import METAL
 from rlx_metal.facts import USUAL
 
-__all__ = ["MetalBackend"]
-
 
 class MetalBackend(GpuBackend):
     """The backend for GPUs through Metal."""

@@ -14,8 +14,6 @@ from attrs import define, field
 
 from rlx_core.errors import DeviceLostError, Fact, OutOfMemoryError
 
-__all__ = ["Commands"]
-
 Kind = Literal["compute", "blit"]
 
 

@@ -12,8 +12,6 @@ from rlx_core.errors import DeviceUnavailableError
 from rlx_metal.facts import facts_of
 from rlx_metal.plugin import INSTALL, INSTEAD, stands_in
 
-__all__ = ["found", "wanted"]
-
 
 def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
     """Return the devices that the options allow, best first.

@@ -19,8 +19,6 @@ from rlx_core.system.locks import Lock
 from rlx_metal.archives import Archives, pipeline_of
 from rlx_metal.commands import Commands
 
-__all__ = ["MOST_ARGUMENTS", "MetalDriver"]
-
 MOST_ARGUMENTS: Final = 31
 """The maximum number of kernel arguments, buffers and scalars."""
 

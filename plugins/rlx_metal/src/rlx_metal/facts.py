@@ -6,8 +6,6 @@ from typing import Any
 
 from rlx_core.device.driver import DeviceFacts
 
-__all__ = ["USUAL", "facts_of"]
-
 UNSUPPORTED = frozenset(("f64", "c64", "c128"))
 
 USUAL = DeviceFacts(

@@ -17,8 +17,6 @@ from rlx_models.generation import generate
 from rlx_models.loading import from_pretrained
 from rlx_models.tokenizers import load_tokenizer
 
-__all__ = ["Continuation", "command", "continue_text"]
-
 
 @frozen
 class Continuation:

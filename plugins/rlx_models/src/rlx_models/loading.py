@@ -16,8 +16,6 @@ from rlx_models.checkpoints import Config, check_tensors, read_config, read_gene
 from rlx_models.model import PretrainedModel
 from rlx_models.readers import NATIVE, ReadRequest, find_reader
 
-__all__ = ["from_pretrained"]
-
 
 @checked_call
 def from_pretrained(

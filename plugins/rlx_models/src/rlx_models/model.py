@@ -12,8 +12,6 @@ from rlx_core.errors import ConfigError
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_models.architectures import Architecture
 
-__all__ = ["PretrainedModel"]
-
 
 @frozen(eq=False, kw_only=True)
 class PretrainedModel(rlx.Model):

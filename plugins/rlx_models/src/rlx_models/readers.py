@@ -22,8 +22,6 @@ from rlx_core.errors import ConfigError, PluginError
 from rlx_models.architectures import Architecture
 from rlx_models.checkpoints import Config
 
-__all__ = ["GROUP", "ReadRequest", "Reader", "find_reader", "reader_names"]
-
 GROUP: Final = "rlx_models.readers"
 
 NATIVE: Final = "rlx"

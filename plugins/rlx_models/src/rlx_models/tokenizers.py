@@ -8,8 +8,6 @@ from typing import Protocol
 
 from rlx_core.errors import Fact, FileError, FormatError, PluginError
 
-__all__ = ["Tokenizer", "load_tokenizer"]
-
 
 class Encoding(Protocol):
     """The tokens of a text."""

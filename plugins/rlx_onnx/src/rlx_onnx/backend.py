@@ -20,8 +20,6 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.reading.model import InputsNeeded, load
 from rlx_onnx.reading.tensors import HELD, numpy_dtype
 
-__all__ = ["RlxBackend", "RlxRep"]
-
 
 class RlxRep(BackendRep):  # type: ignore[misc]  # onnx has no types
     """A model that is compiled when it is run, once for each set of types.

@@ -22,8 +22,6 @@ from rlx_onnx.reading.structure import check_signatures, check_structure, each_g
 from rlx_onnx.reading.tensors import BITS, element_name, numpy_dtype
 from rlx_onnx.walking.table import TABLE, operation_name
 
-__all__ = ["Inventory", "command", "inventory"]
-
 
 @frozen
 class Inventory:

@@ -20,8 +20,6 @@ from rlx_core.system.lru import LruCache
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments
 
-__all__ = ["SpecialisedFunction", "SpecialisedReport", "Specialising"]
-
 CAPACITY: Final = 64
 """Maximum number of cached programs: the same as for a program with symbols."""
 

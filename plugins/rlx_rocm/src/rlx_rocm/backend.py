@@ -16,8 +16,6 @@ from rlx_gpu.codegen.opencl import OPENCL
 from rlx_rocm import drivers
 from rlx_rocm.hip import discovery as hip
 
-__all__ = ["RocmBackend"]
-
 HIP_LEVEL: Final = Level("hip", "HIP C++", comment="//")
 
 

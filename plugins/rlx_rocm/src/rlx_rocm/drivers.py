@@ -15,8 +15,6 @@ from rlx_core.device.libraries import imported
 from rlx_core.errors import ConfigError, DeviceUnavailableError, Fact
 from rlx_rocm.plugin import INSTALL_OPENCL, OLDEST, STAND_IN
 
-__all__ = ["DRIVERS", "by_cupy", "wanted"]
-
 DRIVERS: Final = ("auto", "opencl", "cupy")
 """Values of the option `rocm.driver`."""
 

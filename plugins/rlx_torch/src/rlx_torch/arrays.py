@@ -12,8 +12,6 @@ from rlx_core.importing.dtypes import DtypeMap
 from rlx_core.ir.array import unwrapped
 from rlx_core.ir.dtypes import ALL
 
-__all__ = ["DTYPES", "array_of", "tensor_of"]
-
 DTYPES: Final[DtypeMap[torch.dtype]] = DtypeMap({getattr(torch, dtype.numpy.name): dtype for dtype in ALL})
 """torch's dtypes and rlx's, which have NumPy's names in torch."""
 

@@ -8,8 +8,6 @@ import torch
 
 from rlx_torch.aten.table import TABLE
 
-__all__ = ["REASONS", "core_overloads", "report"]
-
 REASONS: Final = {
     "_local_scalar_dense.default": "`.item()`: a number that Python would go on with, known only when the program runs",
     "resize_.default": "changes the storage of its operand, of which functional programs have none",

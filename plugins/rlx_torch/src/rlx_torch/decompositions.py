@@ -12,8 +12,6 @@ from torch._decomp import decomposition_table
 from rlx_torch.aten.table import TABLE
 from rlx_torch.walk import name_of
 
-__all__ = ["for_autograd", "for_export"]
-
 
 @cache
 def for_autograd() -> dict[Any, Callable[..., Any]]:

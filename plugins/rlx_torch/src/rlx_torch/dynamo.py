@@ -36,8 +36,6 @@ from rlx_torch.decompositions import for_autograd
 from rlx_torch.symbols import size_of, type_of
 from rlx_torch.walk import EFFECT, TorchProgram, name_of
 
-__all__ = ["CompiledModule", "compiled_graph", "rlx_backend"]
-
 LOG: Final = logging.getLogger("rlx_torch")
 
 OPTIONS: Final = ("target", "config", "strict")

@@ -25,8 +25,6 @@ from rlx_torch.symbols import type_of
 from rlx_torch.trees import leaves, plain
 from rlx_torch.walk import TorchProgram, TorchWalk, outputs_of, results_of
 
-__all__ = ["KEY", "STATE", "TorchModel", "arguments_of", "model_of"]
-
 STATE = "state"
 """The input that holds the buffers that a program writes."""
 

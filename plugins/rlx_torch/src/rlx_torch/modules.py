@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from rlx_torch.exported import TorchModel
 
-__all__ = ["from_torch"]
-
 
 def from_torch(
     module: torch.nn.Module | torch.export.ExportedProgram,

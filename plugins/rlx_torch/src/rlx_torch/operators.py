@@ -15,8 +15,6 @@ from rlx_torch.arrays import DTYPES, array_of, tensor_of
 from rlx_torch.aten.table import TABLE, aten
 from rlx_torch.symbols import torch_size, type_of
 
-__all__ = ["as_torch"]
-
 
 def as_torch(
     function: Callable[..., Any],

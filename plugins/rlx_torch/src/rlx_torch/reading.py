@@ -14,8 +14,6 @@ from rlx_core.ir.dims import symbol
 from rlx_torch.decompositions import for_export
 from rlx_torch.exported import TorchModel, arguments_of, model_of
 
-__all__ = ["read"]
-
 
 def read(
     module: torch.nn.Module | torch.export.ExportedProgram,

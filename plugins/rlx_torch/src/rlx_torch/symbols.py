@@ -13,8 +13,6 @@ from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.types import TensorType
 from rlx_torch.arrays import DTYPES
 
-__all__ = ["size_of", "torch_size", "type_of"]
-
 
 def size_of(size: Any, symbols: SymbolTable) -> Dim:
     """Return the dim for a size of torch: a number, a symbol, or a polynomial of them.

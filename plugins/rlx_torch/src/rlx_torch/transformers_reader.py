@@ -26,8 +26,6 @@ from rlx_models.readers import ReadRequest
 from rlx_torch.exported import TorchModel
 from rlx_torch.modules import from_torch
 
-__all__ = ["read"]
-
 
 @frozen
 class ModuleInput:

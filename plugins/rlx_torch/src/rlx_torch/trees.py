@@ -7,8 +7,6 @@ from typing import Any
 
 from torch.utils._pytree import TreeSpec
 
-__all__ = ["leaves", "plain"]
-
 
 def plain(spec: TreeSpec, values: Sequence[Any]) -> Any:
     """Leaves in the structure of a spec, in which any class that holds names is a dict, and any other a tuple."""

@@ -22,8 +22,6 @@ from rlx_torch.aten.context import Here, here
 from rlx_torch.aten.table import TABLE
 from rlx_torch.symbols import type_of
 
-__all__ = ["EFFECT", "TorchProgram", "TorchWalk", "name_of", "outputs_of", "results_of"]
-
 # Arguments that only describe the storage of a result, or select a generator.
 STORAGE: Final = frozenset({"device", "layout", "memory_format", "pin_memory", "non_blocking", "generator"})
 

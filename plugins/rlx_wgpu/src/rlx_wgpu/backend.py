@@ -16,8 +16,6 @@ from rlx_gpu.codegen.wgsl import WGSL, WGSL_WIDE
 from rlx_wgpu.limits import LACKS
 from rlx_wgpu.plugin import INSTALL_WGPU, OLDEST
 
-__all__ = ["WgpuBackend"]
-
 
 class WgpuBackend(GpuBackend):
     """The backend for GPUs through WebGPU."""

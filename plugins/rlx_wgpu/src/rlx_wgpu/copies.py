@@ -6,8 +6,6 @@ from typing import Final
 
 from rlx_gpu.codegen.wgsl_prelude import words
 
-__all__ = ["COPY", "COPY_GROUP", "COPY_GROUPS"]
-
 COPY_GROUP: Final = 64
 COPY_GROUPS: Final = 1024
 

@@ -18,8 +18,6 @@ from rlx_core.device.driver import DeviceFacts
 from rlx_core.errors import DeviceUnavailableError, Fact
 from rlx_wgpu.limits import FEATURES, LACKS, limits_of
 
-__all__ = ["Found", "found", "wanted"]
-
 _RANKS: Final = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
 """The rank of each adapter type; all other types rank just before CPUs."""
 

@@ -25,8 +25,6 @@ from rlx_wgpu.copies import COPY, COPY_GROUP, COPY_GROUPS
 from rlx_wgpu.heap import USAGE, Heap, Piece, Room
 from rlx_wgpu.limits import limits_of
 
-__all__ = ["WgpuDriver"]
-
 _ENTRY: Final = re.compile(r"@compute\b[^{]*?\bfn\s+(\w+)")
 
 _WORD: Final = 4

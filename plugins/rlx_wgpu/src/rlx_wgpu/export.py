@@ -29,8 +29,6 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.preparing import prepared_on_host
 from rlx_wgpu.backend import WgpuBackend
 
-__all__ = ["FORMAT", "export"]
-
 FORMAT: Final = "rlx-webgpu-1"
 """The version of the format, changed with every incompatible change."""
 

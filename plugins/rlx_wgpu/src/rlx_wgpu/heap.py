@@ -17,8 +17,6 @@ from attrs import frozen
 
 from rlx_core.errors import Fact, OutOfMemoryError
 
-__all__ = ["Heap", "Piece", "Room"]
-
 _FIRST = 4 << 20
 """The initial size of the first segment in bytes; it grows by doubling."""
 

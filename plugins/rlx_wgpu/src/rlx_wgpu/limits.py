@@ -9,8 +9,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     import wgpu
 
-__all__ = ["FEATURES", "LACKS", "REQUESTED", "Limits", "limits_of"]
-
 REQUESTED: Final = (
     "max-storage-buffer-binding-size",
     "max-buffer-size",

@@ -20,8 +20,6 @@ import rlx_core as rlx
 from rlx_core.cli.validating.bench import Bench, Skip, expect_same_bits
 from rlx_core.cli.validating.results import CheckRow
 
-__all__ = ["copies", "first_kernel", "machine", "sanitizer"]
-
 VARIABLES: Final = "RLX_"
 """The prefix of rlx's own environment variables; the backend states the vendor's."""
 

@@ -19,8 +19,6 @@ from rlx_core.testing.cases import OpProgram, programs, typed, wide
 from rlx_core.testing.judges import near_oracle
 from rlx_core.testing.variants import bases
 
-__all__ = ["family", "strided"]
-
 SCALES: Final = ((1, 0), (5, 2), (23, 3))
 """Each size of a sample, multiplied and increased."""
 

@@ -21,8 +21,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.profile import profiled
 from rlx_core.testing.judges import near
 
-__all__ = ["devices", "dlpack", "donation", "faults", "fork", "memory", "pointers", "replay", "threads"]
-
 SHAPE: Final = (37, 53)
 CALLS: Final = 6
 """Calls of one function: the first few may run without a recording."""

@@ -20,8 +20,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 from rlx_core.testing.judges import near
 
-__all__ = ["large"]
-
 COUNTS: Final = ((1 << 31) - 8, (1 << 31) + 8, (1 << 32) - 8, (1 << 32) + 8)
 RESIDENT_ARRAYS: Final = 3
 """Arrays of that size for which a check requires memory: the input, the result and one for workspaces."""

@@ -15,8 +15,6 @@ from rlx_core.cli.validating.results import CheckRow
 from rlx_core.errors import ConfigError
 from rlx_core.testing.judges import near
 
-__all__ = ["options"]
-
 DTYPES: Final = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 PROGRAMS: Final[dict[str, Callable[..., Any]]] = {

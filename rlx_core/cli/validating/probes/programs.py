@@ -14,8 +14,6 @@ from rlx_core.testing.device_programs import PROGRAMS
 from rlx_core.testing.judges import near
 from rlx_core.testing.special_points import same_bits
 
-__all__ = ["expected_of", "inputs_of", "outputs_of", "programs", "repeat"]
-
 SHAPES: Final = ((6, 8), (7, 33), (65, 72))
 """Of the three sizes; widths that the two heads of `attention` can share are in `DIVISIBLE`."""
 

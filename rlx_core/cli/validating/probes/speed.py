@@ -19,8 +19,6 @@ from rlx_core.ir.dtypes import f32
 from rlx_core.ir.types import TensorType
 from rlx_core.testing.judges import near
 
-__all__ = ["speed"]
-
 ROW_SECONDS: Final = 20.0
 """Seconds of calls in a row."""
 

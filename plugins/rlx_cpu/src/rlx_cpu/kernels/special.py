@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["erf", "erfc", "expit"]
-
 
 def _lazy(name: str) -> Callable[..., np.ndarray]:
     def call(*arrays: Any, **options: Any) -> np.ndarray:

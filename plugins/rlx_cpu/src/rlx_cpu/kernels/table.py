@@ -9,8 +9,6 @@ from rlx_core.ir.op import Op, OpModules
 from rlx_core.ops.kinds import Elementwise
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable, condition
 
-__all__ = ["BLAS", "FLOAT", "LIBRARY", "has_reference", "has_ufunc", "kernels", "last_axis", "one_dtype"]
-
 MODULES = OpModules(
     {
         "rlx_cpu.kernels.reference": "Op",

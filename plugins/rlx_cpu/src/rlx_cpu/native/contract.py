@@ -46,26 +46,6 @@ if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
     from rlx_cpu.native.llvm.isa import Isa
 
-__all__ = [
-    "ALIGNMENT",
-    "MOST_PARTS",
-    "STATUS_ASK",
-    "STATUS_LEFT",
-    "STATUS_RECORD",
-    "BufferPositions",
-    "Call",
-    "Emit",
-    "EmitNested",
-    "EmitSized",
-    "EmitStep",
-    "Emitted",
-    "HoistedPack",
-    "OperandView",
-    "Pack",
-    "SizedForm",
-    "aligned",
-]
-
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
 

@@ -17,8 +17,6 @@ from rlx_cpu.native.runtime.program import tunable_functions
 from rlx_cpu.native.runtime.sizing import module_of, sized_steps
 from rlx_cpu.native.runtime.steps import emit_step, layouts, reason_to_drive
 
-__all__ = ["LEVELS", "listings"]
-
 LEVELS = (
     Level("llvm", "LLVM IR, as the emitters write it", comment=";"),
     Level("asm", "this machine's assembly language"),

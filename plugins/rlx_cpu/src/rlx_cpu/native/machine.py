@@ -14,21 +14,6 @@ from typing import Final
 
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "MACHINE",
-    "AttentionSizes",
-    "CpuMachine",
-    "IndexingSizes",
-    "LoopSizes",
-    "MovementSizes",
-    "OrderingSizes",
-    "ProductSizes",
-    "ScanSizes",
-    "Speed",
-    "assumed",
-    "assuming",
-]
-
 
 @frozen(cache_hash=True)
 class LoopSizes:

@@ -12,8 +12,6 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["FORMS", "Form", "pairs", "panels"]
-
 Form = Callable[[np.ndarray, tuple[int, ...], np.ndarray], None]
 """Rearranges an operand by some numbers into bytes, all of which it writes."""
 

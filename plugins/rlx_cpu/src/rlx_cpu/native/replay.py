@@ -51,8 +51,6 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import ISAS, Isa
 from rlx_cpu.native.table import native
 
-__all__ = ["TABLE", "differences", "hashes", "read_table"]
-
 TABLE: Final = Path(__file__).parents[3] / "tests" / "native" / "replay.txt"
 DIGITS = 12
 

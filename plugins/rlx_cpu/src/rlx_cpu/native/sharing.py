@@ -18,8 +18,6 @@ from rlx_cpu.native.machine import (
     assuming,
 )
 
-__all__ = ["SHARING", "everything_is_shared"]
-
 SHARING: Final = CpuMachine(
     serial_nbytes=-1,
     serial_points=-1,

@@ -22,8 +22,6 @@ from rlx_core.pipeline.select.kernels import TraitWords
 from rlx_cpu.native.contract import Emit, EmitSized
 from rlx_cpu.tier import reason_without
 
-__all__ = ["PREFIX", "NativeTable", "adopted", "emitter_in", "is_external", "is_native", "native", "sized_in"]
-
 PREFIX = "native_"
 _NATIVE = re.compile(rf"([a-z][a-z0-9_-]*\.)?{PREFIX}")
 STEP_BACK = 100

@@ -27,8 +27,6 @@ from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.products.candidates import machine_with, product_problem
 from rlx_cpu.native.runtime.compiled import Settings
 
-__all__ = ["NativeTuning"]
-
 MAX_NBYTES: Final = 1 << 30
 """Bytes of the operands and results of a measured function, at most."""
 

@@ -17,8 +17,6 @@ from rlx_core.pipeline.profile import bytes_of
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.machine import Speed
 
-__all__ = ["estimated_us", "takes_longer"]
-
 _LOOP: Final = "native_loop"
 """Prefix of the names of loop kernels, after the package's prefix."""
 

@@ -12,8 +12,6 @@ from typing import Final
 from rlx_core.errors import KernelBuildError
 from rlx_core.system.records import frozen
 
-__all__ = ["Object", "Relocation", "Section", "Symbol", "read_object"]
-
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")

@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["NEEDS", "arch", "reason_against"]
-
 _V2: Final = ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3")
 _V3: Final = (*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave")
 _V4: Final = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")

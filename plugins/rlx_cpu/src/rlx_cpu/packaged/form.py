@@ -24,8 +24,6 @@ from rlx_cpu.native.runtime.code import ProgramCode
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, RunSettings
 from rlx_cpu.native.runtime.native_steps import Arguments
 
-__all__ = ["PackedProgram", "program_form"]
-
 _MAX_PARTS: Final = 64
 _MAX_WORDS: Final = 1 << 24
 

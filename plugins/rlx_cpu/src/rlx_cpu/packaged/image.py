@@ -15,8 +15,6 @@ from rlx_core.ir.forms import Json, need
 from rlx_core.pipeline.backend import Blobs, Keep
 from rlx_core.system.records import frozen
 
-__all__ = ["PAGE", "Image", "image_form", "image_from"]
-
 PAGE: Final = 1 << 16
 """Bytes between which protection can differ on every machine: the largest page of AArch64."""
 

@@ -10,8 +10,6 @@ from rlx_core.errors import KernelBuildError
 from rlx_cpu.packaged.elf import Object, Relocation, read_object
 from rlx_cpu.packaged.image import PAGE, Image
 
-__all__ = ["linked"]
-
 _X86_64, _AARCH64 = 62, 183
 _STUB: Final = {_X86_64: 8, _AARCH64: 12}
 """Bytes of a jump through the table."""

@@ -13,8 +13,6 @@ from rlx_cpu.native.llvm.c_library import addresses as of_the_c_library
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.packaged.image import PAGE, Image
 
-__all__ = ["MappedCode"]
-
 _READ, _EXECUTE = 1, 4
 _MOST_NBYTES: Final = 1 << 31
 """Maximum size of an image, whose parts refer to each other by distances of 32 bits."""

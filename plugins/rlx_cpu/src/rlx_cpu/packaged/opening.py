@@ -21,8 +21,6 @@ from rlx_cpu.packaged.form import PackedProgram
 from rlx_cpu.packaged.image import image_from
 from rlx_cpu.packaged.mapping import MappedCode
 
-__all__ = ["program_of", "reason_against_code", "unpacked"]
-
 
 def reason_against_code(form: Json, options: Mapping[str, Any]) -> str | None:
     """Return why a form's code does not run here, or is disabled, as the end of a sentence about it; `None` if it runs.

@@ -37,8 +37,6 @@ from rlx_cpu.packaged.form import program_form
 from rlx_cpu.packaged.image import image_form
 from rlx_cpu.packaged.linking import linked
 
-__all__ = ["Writer", "packed"]
-
 
 def packed(programs: Sequence[tuple[Lir, Params]], table: KernelTable, variant: str | None, keep: Keep) -> PackedCode:
     """Programs with their prepared parameters, as portable code for an instruction set; by default the best one of this machine.

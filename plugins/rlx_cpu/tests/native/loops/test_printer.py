@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from harness import WIDTHS, kernel
 from llvmlite import binding as llvm
+from rlx_cpu.native.kernels import native
 
 import rlx_core as rlx
 import rlx_cpu.plugin
@@ -23,7 +24,6 @@ from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Sum, Transpose
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.cases import programs
-from rlx_cpu.native.kernels import native
 from rlx_cpu.native.llvm.isa import ISAS
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.loops.rows import emit_loop

@@ -37,8 +37,6 @@ from rlx_custom_ops.ops.determinant import Slogdet
 from rlx_custom_ops.ops.lu import Lu
 from rlx_custom_ops.ops.qr import Qr
 
-__all__ = ["cholesky_factor", "determinant", "factors", "reflections"]
-
 
 @native.register(Lu, dtypes="f32 f64", when=is_small, accepts_strides=False, priority=1)
 def factors(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:

@@ -12,9 +12,6 @@ from rlx_core.pipeline.kernels import condition
 from rlx_cpu.emitters import WORTH_THREADS, SystemRows
 from rlx_custom_ops.errors import BATCH_INDEX, MatrixRefusal, listed
 
-__all__ = ["MAX_SIDES", "MAX_SMALL", "Systems", "fault_of", "is_small", "is_small_system"]
-
-
 MAX_SMALL: Final = 32
 """Rows of a matrix up to which a call of LAPACK takes longer."""
 

@@ -26,8 +26,6 @@ from rlx_custom_ops.native import native
 from rlx_custom_ops.ops.solve import Solve
 from rlx_custom_ops.ops.triangular import TriangularSolve
 
-__all__ = ["substitution", "system"]
-
 
 @native.register(Solve, dtypes="f32 f64", when=is_small_system, accepts_strides=False, priority=1)
 def system(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:

@@ -14,8 +14,6 @@ from rlx_core.errors import ShapeError
 from rlx_core.ops import Value, scatter_add
 from rlx_custom_ops.sparse.pattern import Pattern
 
-__all__ = ["Csr"]
-
 __rlx_library__ = True
 
 

@@ -10,8 +10,6 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_custom_ops.sparse.ops.least_squares import Lsqr
 from rlx_custom_ops.sparse.ops.solve import SparseSolve
 
-__all__ = ["kernels"]
-
 kernels = KernelTable("cpu", plugin="sparse")
 
 

@@ -11,8 +11,6 @@ from attrs import field, frozen
 
 from rlx_core.errors import Fact, IndexRangeError, ShapeError
 
-__all__ = ["Pattern"]
-
 
 def _pair(shape: Any) -> tuple[int, int]:
     rows, columns = shape

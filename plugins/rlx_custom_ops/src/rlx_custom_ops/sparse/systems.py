@@ -17,8 +17,6 @@ from rlx_custom_ops.errors import (
     which,
 )
 
-__all__ = ["elements", "least_squares", "matrix", "solved"]
-
 HERMITIAN_TOLERANCE: Final = 1e-3
 """From which part of the largest element on a difference from the adjoint is no rounding any more."""
 

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from rlx_core.ops import expand_dims, stack, sum
 
-__all__ = ["BAND_0", "directional"]
-
 __rlx_library__ = True
 
 BAND_0: Final = 0.28209479177387814  # 1 / (2 √π)

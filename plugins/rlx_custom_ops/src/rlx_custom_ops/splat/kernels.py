@@ -9,8 +9,6 @@ import numpy as np
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_custom_ops.splat.ops.rasterize import Rasterize, RasterizeBackward
 
-__all__ = ["kernels"]
-
 kernels = KernelTable("cpu", plugin="splat")
 
 

@@ -20,8 +20,6 @@ from rlx_core.errors import Fact, FileError, FormatError
 from rlx_custom_ops.splat.harmonics import BAND_0
 from rlx_custom_ops.splat.scene import Gaussians, expect_gaussians
 
-__all__ = ["read_ply", "write_ply"]
-
 LONGEST_HEADER: Final = 1 << 16  # bytes
 ENDS: Final = {"binary_little_endian": "<", "binary_big_endian": ">"}
 TYPES: Final = {

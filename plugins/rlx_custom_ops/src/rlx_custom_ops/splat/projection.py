@@ -10,8 +10,6 @@ from rlx_core.errors import ConfigError
 from rlx_custom_ops.splat.harmonics import directional
 from rlx_custom_ops.splat.scene import Camera, Gaussians, Splats, expect_gaussians
 
-__all__ = ["project"]
-
 __rlx_library__ = True
 
 BLUR: Final = 0.3

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from rlx_core.errors import ShapeError
 
-__all__ = ["Camera", "Gaussians", "Splats", "expect_gaussians"]
-
 
 class Gaussians(NamedTuple):
     """N Gaussians in space.

@@ -12,8 +12,6 @@ import numpy as np
 
 from rlx_custom_ops.splat.ops.dense import MAX_ALPHA
 
-__all__ = ["backward", "forward"]
-
 SIDE: Final = 16
 """Pixels along each side of a tile."""
 

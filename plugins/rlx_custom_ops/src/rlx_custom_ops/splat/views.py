@@ -9,8 +9,6 @@ from rlx_custom_ops.splat.ops.rasterize import Rasterize
 from rlx_custom_ops.splat.projection import project
 from rlx_custom_ops.splat.scene import Camera, Gaussians
 
-__all__ = ["render"]
-
 __rlx_library__ = True
 
 

@@ -19,8 +19,6 @@ from rlx_gpu.codegen.registers import register_dtype, stored_dtype
 from rlx_gpu.codegen.remainder import remainder
 from rlx_gpu.codegen.writer import Writer
 
-__all__ = ["Register", "TextAssembler"]
-
 
 @frozen
 class Register:

@@ -6,8 +6,6 @@ from rlx_core.codegen.faults import SITE_WORDS
 from rlx_core.ir.dtypes import ALL, DType, f64
 from rlx_gpu.codegen.languages import Builtin
 
-__all__ = ["F16_OF_F32", "F32_OF_F16", "FRAGMENTS", "REAL_DTYPES", "WITHOUT_F64", "builtins", "fault_fragment"]
-
 REAL_DTYPES: frozenset[DType] = frozenset(d for d in ALL if not d.is_complex)
 WITHOUT_F64 = REAL_DTYPES - {f64}
 

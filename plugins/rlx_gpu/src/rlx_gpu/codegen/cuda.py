@@ -11,8 +11,6 @@ from rlx_gpu.codegen.units.matrix_units import CUDA_TF32_UNIT, CUDA_UNIT
 from rlx_gpu.codegen.units.warpgroup_matrices import WARPGROUP_FRAGMENTS
 from rlx_gpu.codegen.units.warpgroup_products import print_warpgroup_product
 
-__all__ = ["CUDA", "CUDA_TF32", "CUDA_WGMMA", "HIP"]
-
 _BASE = """
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
 typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;

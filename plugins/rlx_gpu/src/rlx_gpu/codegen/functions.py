@@ -11,8 +11,6 @@ from rlx_gpu.codegen.assembler import TextAssembler
 from rlx_gpu.codegen.indexing import as_index, index_type
 from rlx_gpu.codegen.languages import Argument
 
-__all__ = ["Function", "Launch", "Printed", "assembled", "each_group"]
-
 _NAME = "RLX_NAME"
 """Placeholder of the function's name until its text is known, of which the name is a hash."""
 

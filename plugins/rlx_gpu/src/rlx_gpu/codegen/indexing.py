@@ -12,17 +12,6 @@ from typing import Final, Literal
 
 from rlx_gpu.codegen.languages import Language
 
-__all__ = [
-    "INDEX_LIMIT",
-    "IndexType",
-    "as_index",
-    "fault_place",
-    "index_refusal",
-    "index_type",
-    "length_refusal",
-    "reach",
-]
-
 IndexType = Literal["u32", "u64"]
 
 INDEX_LIMIT: Final = 1 << 31

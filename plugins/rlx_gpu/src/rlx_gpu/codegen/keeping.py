@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 from rlx_core.codegen.loops import Kernel, Load, Reduce, operands_of
 from rlx_core.codegen.schedule import Nest, is_expensive
 
-__all__ = ["kept_values", "uniform_values"]
-
 
 def uniform_values(kernel: Kernel, nest: Nest, known: Collection[int]) -> tuple[int, ...]:
     """Values that a loop needs, that are one per row, and that are not known yet; operands first."""

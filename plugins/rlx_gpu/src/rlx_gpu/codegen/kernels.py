@@ -13,8 +13,6 @@ from rlx_gpu.codegen.printer import print_function
 from rlx_gpu.codegen.stages import Stage, stages_of
 from rlx_gpu.codegen.walks import Machine, index_count, schedule_of, strides_fault
 
-__all__ = ["print_loops", "refusal", "values_refusal"]
-
 
 def refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | None:
     """Return why a kernel cannot be printed, as "needs …" would continue, or `None` if it can."""

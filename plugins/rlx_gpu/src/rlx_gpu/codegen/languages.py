@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from rlx_gpu.codegen.tiles import TiledProduct
     from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["ACCURATE", "Argument", "BufferKind", "Builtin", "Language", "ProductTemplate"]
-
 BufferKind = Literal["offset", "pointer", "words"]
 """The form in which a launch passes a buffer: memory and a byte offset, an address that includes it, or an offset in words."""
 

@@ -21,8 +21,6 @@ from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.lines.template import Template
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["print_systems", "refusal"]
-
 _MATRIX, _SIDES, _RESULT, _ROWS = range(4)
 """Buffers: the operands, the result, and the workspace."""
 

@@ -10,8 +10,6 @@ from rlx_gpu.codegen.assembler import Register, TextAssembler
 from rlx_gpu.codegen.indexing import as_index
 from rlx_gpu.codegen.registers import stored_dtype
 
-__all__ = ["Memory", "index_text", "is_whole_words"]
-
 
 def is_whole_words(dtype: DType, lanes: int) -> bool:
     """Return whether so many neighbours fill 1, 2 or 4 words."""

@@ -7,8 +7,6 @@ from rlx_gpu.codegen.c_family import FRAGMENTS, WITHOUT_F64, builtins, fault_fra
 from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.units.simdgroup_matrices import METAL_UNIT
 
-__all__ = ["METAL"]
-
 _BASE = """
 #include <metal_stdlib>
 using namespace metal;

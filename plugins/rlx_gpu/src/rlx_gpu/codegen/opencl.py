@@ -9,8 +9,6 @@ from __future__ import annotations
 from rlx_gpu.codegen.c_family import F16_OF_F32, F32_OF_F16, FRAGMENTS, REAL_DTYPES, builtins, fault_fragment
 from rlx_gpu.codegen.languages import Language
 
-__all__ = ["OPENCL"]
-
 _BASE = """
 #pragma OPENCL FP_CONTRACT OFF
 typedef uchar u8; typedef ushort u16; typedef uint u32; typedef ulong u64;

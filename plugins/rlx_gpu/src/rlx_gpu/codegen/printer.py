@@ -27,8 +27,6 @@ from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule
 
-__all__ = ["print_function"]
-
 
 def print_function(
     kernel: Kernel, schedule: Schedule, language: Language, machine: Machine, scalars: ScalarTable

@@ -36,8 +36,6 @@ from rlx_gpu.codegen.units.tiles import unit_for
 from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule
 
-__all__ = ["Tiles", "print_product", "tiles_of"]
-
 
 @frozen
 class Tiles:

@@ -16,8 +16,6 @@ from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register, TextAssembler
 from rlx_gpu.codegen.registers import register_dtype
 
-__all__ = ["Reductions"]
-
 _EXTREME = {"max": arithmetic.maximum.op, "min": arithmetic.minimum.op}
 
 

@@ -6,19 +6,6 @@ from decimal import Decimal
 
 from rlx_core.ir.dtypes import DType, bool_, i8, i16, i32, i64
 
-__all__ = [
-    "INSTRUCTIONS",
-    "INVERSE",
-    "OF_BOOLS",
-    "ORDERED",
-    "SIGNED",
-    "exact_numeral",
-    "register_dtype",
-    "signed",
-    "spelled",
-    "stored_dtype",
-]
-
 
 def register_dtype(dtype: DType) -> DType:
     """Return the dtype of a value of `dtype` in a register: narrow floats are f32, integers the signed type of their width."""

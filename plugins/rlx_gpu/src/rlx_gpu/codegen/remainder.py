@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from rlx_core.codegen.scalars.assembler import Assembler, V
 
-__all__ = ["remainder"]
-
 
 def remainder(b: Assembler[V], x: V, y: V) -> V:
     """`fmod` of two f32 by long division of their significands: exact for every pair.

@@ -14,8 +14,6 @@ from rlx_core.ir.op import Op
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.languages import ACCURATE, Builtin, Language
 
-__all__ = ["LanguageTable", "scalars_of"]
-
 
 @frozen(eq=False)
 class LanguageTable(ScalarTable):

@@ -32,8 +32,6 @@ from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.tiles import Factor
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["OwnedScatter", "print_scatter", "refusal"]
-
 Outside = Literal["drop", "clip", "report"]
 """The effect of an update whose index is out of range: none, an update of the nearest element, or only a fault."""
 

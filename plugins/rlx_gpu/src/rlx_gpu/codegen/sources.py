@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.languages import Language
 
-__all__ = ["source_of"]
-
 
 def source_of(functions: Iterable[Function], language: Language) -> str:
     """Return one module with these functions, the functions that they call, and the parts of the prelude that are used."""

@@ -21,8 +21,6 @@ from rlx_core.ops.conversion import Cast
 from rlx_core.system.records import define, frozen
 from rlx_gpu.codegen.walks import Machine, walk_of
 
-__all__ = ["Stage", "Staged", "stages_of"]
-
 
 @frozen
 class Stage:

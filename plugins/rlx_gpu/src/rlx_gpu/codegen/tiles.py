@@ -20,18 +20,6 @@ from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule, index_count
 
-__all__ = [
-    "Factor",
-    "LoadPrinter",
-    "ProductPrinting",
-    "Span",
-    "TiledProduct",
-    "bring",
-    "multiplied",
-    "product_refusal",
-    "values_of",
-]
-
 
 @frozen
 class Factor:

@@ -17,8 +17,6 @@ from rlx_gpu.codegen.memory import Memory, index_text, is_whole_words
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.walks import Schedule
 
-__all__ = ["ElementRun", "Values"]
-
 
 @define(eq=False)
 class ElementRun:

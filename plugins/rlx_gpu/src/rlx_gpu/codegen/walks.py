@@ -15,18 +15,6 @@ from rlx_core.system.records import frozen
 from rlx_gpu.codegen.indexing import IndexType, index_type, reach
 from rlx_gpu.codegen.memory import is_whole_words
 
-__all__ = [
-    "Machine",
-    "Schedule",
-    "Walk",
-    "has_pairs",
-    "index_count",
-    "kernel_reach",
-    "schedule_of",
-    "strides_fault",
-    "walk_of",
-]
-
 Walk = Literal["point", "row_thread", "row_group"]
 
 

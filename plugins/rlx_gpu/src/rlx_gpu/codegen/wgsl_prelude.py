@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from rlx_core.codegen.faults import SITE_WORDS
 
-__all__ = ["FRAGMENTS", "WIDE_FRAGMENTS", "segmented", "words"]
-
 _PLAIN = {"kind": "u32", "word": "{0}[{1}]", "set": "{0}[{1}] = word;", "flip": "{0}[{1}] ^= bits;"}
 _SHARED = {
     "kind": "atomic<u32>",

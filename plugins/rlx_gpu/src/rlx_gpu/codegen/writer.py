@@ -11,8 +11,6 @@ from attrs import field
 from rlx_core.system.records import define
 from rlx_gpu.codegen.languages import Language
 
-__all__ = ["TYPE_NAMES", "Writer"]
-
 TYPE_NAMES: Final = frozenset(f"{kind}{bits}" for kind in "iuf" for bits in (8, 16, 32, 64))
 """Names of number types in the preludes of the languages."""
 

@@ -20,8 +20,6 @@ from rlx_gpu.cupy.launches import MIN_LAUNCHES, Launch, Recording
 from rlx_gpu.cupy.queue import Queue
 from rlx_gpu.cupy.routines import Routine
 
-__all__ = ["INTERFACE", "Buffer", "CupyDriver"]
-
 Call: TypeAlias = Launch | Routine
 """A kernel or a function of a library, with arguments."""
 

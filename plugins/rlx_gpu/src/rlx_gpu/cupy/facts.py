@@ -7,8 +7,6 @@ from typing import Any
 
 from rlx_core.device.driver import DeviceFacts
 
-__all__ = ["facts_of"]
-
 
 def facts_of(properties: Mapping[str, Any], *, name: str, driver: str, feature: str) -> DeviceFacts:
     """The facts of a device from `getDeviceProperties`, whose names are CUDA's and HIP's alike."""

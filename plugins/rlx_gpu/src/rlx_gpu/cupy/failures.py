@@ -10,8 +10,6 @@ from typing import Final
 
 from rlx_core.errors import DeviceCallError, DeviceLostError, Fact, OutOfMemoryError, RlxError
 
-__all__ = ["driver_error"]
-
 _OUT_OF_MEMORY: Final = 2
 
 _RESTART: Final = "the process has to be started again before it can use this device"

@@ -10,8 +10,6 @@ import numpy as np
 from rlx_core.device.driver import Argument, At, Whole
 from rlx_core.system.records import define, frozen
 
-__all__ = ["MIN_LAUNCHES", "Launch", "Recording"]
-
 MIN_LAUNCHES: Final = 3
 """Minimum number of launches for which a graph pays: its launch costs the host as much as two kernel launches."""
 

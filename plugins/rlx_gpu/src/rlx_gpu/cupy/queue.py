@@ -15,8 +15,6 @@ from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.system.locks import Lock
 from rlx_gpu.cupy.failures import driver_error
 
-__all__ = ["Queue"]
-
 PER_THREAD: Final = 2
 """The handle of the per-thread default stream: one number for as many streams as threads."""
 

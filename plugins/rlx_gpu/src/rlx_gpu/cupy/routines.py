@@ -10,8 +10,6 @@ import numpy as np
 from rlx_core.device.driver import Argument, At
 from rlx_core.system.records import define
 
-__all__ = ["Routine"]
-
 
 @define(eq=False)
 class Routine:

@@ -16,8 +16,6 @@ from rlx_gpu.codegen.attention.forward import print_attention, refusal
 from rlx_gpu.codegen.units.head_tiles import unit_refusal
 from rlx_gpu.language import GpuLanguage
 
-__all__ = ["attention_rows", "attention_unit_rows"]
-
 
 def attention_rows(table: DeviceTable, language: GpuLanguage) -> None:
     """Add the rows in a language; operands and results lie at any strides."""

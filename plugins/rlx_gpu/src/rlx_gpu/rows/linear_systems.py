@@ -12,8 +12,6 @@ from rlx_core.pipeline.select.kernels import Condition
 from rlx_gpu.codegen.linear_systems import print_systems, refusal
 from rlx_gpu.language import GpuLanguage
 
-__all__ = ["system_rows"]
-
 
 def system_rows(table: DeviceTable, language: GpuLanguage) -> None:
     """Add the rows in a language."""

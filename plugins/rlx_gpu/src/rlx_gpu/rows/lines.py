@@ -17,8 +17,6 @@ from rlx_core.pipeline.select.kernels import Condition
 from rlx_gpu.codegen.lines import extremes, scans, searching, sorting
 from rlx_gpu.language import GpuLanguage
 
-__all__ = ["line_rows"]
-
 
 def line_rows(table: DeviceTable, language: GpuLanguage) -> None:
     """Add the rows in a language. Templated kernels iterate over dense lines."""

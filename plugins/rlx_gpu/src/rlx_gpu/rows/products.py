@@ -29,8 +29,6 @@ from rlx_gpu.codegen.tiles import Factor, TiledProduct
 from rlx_gpu.codegen.units.warpgroup_products import refusal_of_sizes, warpgroup_refusal
 from rlx_gpu.language import GpuLanguage
 
-__all__ = ["product_rows", "product_with_load", "warpgroup_product_rows"]
-
 NUMBERS = " ".join(d.name for d in (*FLOATS, *INTEGERS))
 
 

@@ -18,8 +18,6 @@ from rlx_gpu.codegen.scatter import OwnedScatter, print_scatter, refusal
 from rlx_gpu.codegen.tiles import Factor
 from rlx_gpu.language import GpuLanguage
 
-__all__ = ["scatter_rows"]
-
 _OUTSIDE: dict[str, Any] = {"error": "report", "clip": "clip", "fill": "drop"}
 
 

@@ -24,8 +24,6 @@ from rlx_core.ops.creation import Creation, Linspace, iota
 from rlx_core.ops.selection import where
 from rlx_core.pipeline.select.kernels import Condition
 
-__all__ = ["spacing_rows"]
-
 _DIGITS = 12
 """Half of the bits of an f32: the product of two such numbers is exact."""
 

@@ -10,8 +10,6 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_models.checkpoints import Shapes
 
-__all__ = ["Architecture", "CacheEntry", "Decoding", "token_spec"]
-
 CacheEntry = tuple[tuple[int | None, int], tuple[int | None, int]]
 """Rows and features of the two arrays f32[batch, rows, features] that a cache has for a layer; `None`: one row per token."""
 

@@ -24,8 +24,6 @@ from rlx_models.layers.attention import CausalSelfAttention
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, layer_norm, layer_norm_shapes
 from rlx_models.layers.transformer import BART_NAMES, TransformerLayer
 
-__all__ = ["bart", "marian"]
-
 EPS: Final = 1e-5
 POSITION_OFFSET: Final = 2
 """The row of the position table for the first token."""

@@ -20,8 +20,6 @@ from rlx_models.layers.linear import ACTIVATIONS, Parameters, layer_norm, layer_
 from rlx_models.layers.relative_position import relative_position_bias
 from rlx_models.layers.transformer import TransformerLayer
 
-__all__ = ["BERT_NAMES", "UNUSED", "albert", "bert", "distilbert", "electra", "mpnet", "roberta"]
-
 UNUSED: Final = (
     "pooler.",
     "cls.",

@@ -20,8 +20,6 @@ from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, layer_norm, layer_norm_shapes, linear
 from rlx_models.layers.transformer import TransformerLayer
 
-__all__ = ["clip"]
-
 CLIP_NAMES: Final = {
     "q": "self_attn.q_proj",
     "k": "self_attn.k_proj",

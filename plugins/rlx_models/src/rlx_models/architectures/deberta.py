@@ -23,8 +23,6 @@ from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, layer_norm, layer_norm_shapes, linear, linear_shapes
 from rlx_models.layers.transformer import TransformerLayer
 
-__all__ = ["deberta"]
-
 DEBERTA_NAMES: Final = {
     **BERT_NAMES,
     "q": "attention.self.query_proj",

@@ -16,8 +16,6 @@ from rlx_models.layers.attention import CachedAttention, CausalAttention, Causal
 from rlx_models.layers.linear import Parameters
 from rlx_models.layers.transformer import CrossAttention
 
-__all__ = ["DecoderSize", "Encoded", "EncoderDecoder", "encoder_decoder"]
-
 Encoded = tuple[Any, ...]
 """Keys and values of each decoder layer's cross-attention and, if the encoder's inputs have padding, their mask."""
 

@@ -23,8 +23,6 @@ from rlx_models.layers.linear import (
     linear_shapes,
 )
 
-__all__ = ["ENCODERS", "HEADS", "architecture_class", "reject_classifier", "with_head"]
-
 
 @frozen
 class FirstToken:

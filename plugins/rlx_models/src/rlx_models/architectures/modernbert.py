@@ -20,8 +20,6 @@ from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, layer_norm, linear, linear_shapes
 from rlx_models.layers.rope import rotary
 
-__all__ = ["modernbert"]
-
 FULL: Final = "full_attention"
 LOCAL: Final = "sliding_attention"
 

@@ -22,8 +22,6 @@ from rlx_models.layers.linear import ACTIVATIONS, Parameters, linear
 from rlx_models.layers.relative_position import relative_position_bias
 from rlx_models.layers.transformer import Attention, CrossAttention
 
-__all__ = ["t5"]
-
 UNUSED: Final = (
     "encoder.embed_tokens.",
     "decoder.embed_tokens.",

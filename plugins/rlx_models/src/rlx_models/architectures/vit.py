@@ -19,8 +19,6 @@ from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, layer_norm, layer_norm_shapes, linear, linear_shapes
 from rlx_models.layers.transformer import TransformerLayer
 
-__all__ = ["vit"]
-
 UNUSED: Final = ("pooler.", "decoder.", "embeddings.mask_token")
 
 VIT_NAMES: Final = {

@@ -21,8 +21,6 @@ from rlx_models.layers.attention import CausalSelfAttention
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, layer_norm, layer_norm_shapes
 from rlx_models.layers.transformer import BART_NAMES, TransformerLayer
 
-__all__ = ["whisper"]
-
 EPS: Final = 1e-5
 
 

@@ -9,8 +9,6 @@ from attrs import define, field, frozen
 
 from rlx_core.errors import Fact
 
-__all__ = ["Config", "Option", "shown"]
-
 COUNTS: Final = frozenset(
     (
         *(

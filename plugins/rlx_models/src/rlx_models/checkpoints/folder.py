@@ -10,8 +10,6 @@ from rlx_core.errors import Fact, FileError, FormatError
 from rlx_core.files.reading import open_regular
 from rlx_models.checkpoints.config import Config
 
-__all__ = ["read_config", "read_generation_config", "read_json"]
-
 GENERATION_CONFIG: Final = "generation_config.json"
 
 MAX_JSON_NBYTES: Final = 1 << 26

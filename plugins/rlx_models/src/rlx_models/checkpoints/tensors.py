@@ -13,8 +13,6 @@ from rlx_core.files.safetensors import load_safetensors
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_models.checkpoints.folder import read_json
 
-__all__ = ["Shapes", "check_tensors", "mismatch_error", "read_tensors"]
-
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of the tensors of an architecture by name."""
 

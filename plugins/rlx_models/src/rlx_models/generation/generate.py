@@ -18,8 +18,6 @@ from rlx_models.model import PretrainedModel
 if TYPE_CHECKING:
     from rlx_core.runtime.compiled_function import CompiledFunction
 
-__all__ = ["generate"]
-
 PROMPT_MULTIPLE: Final = 16
 """Prompts are padded to a multiple of this length, so that few programs are compiled."""
 

@@ -12,8 +12,6 @@ from rlx_core.errors import ConfigError, Fact, FormatError
 from rlx_models.checkpoints import shown
 from rlx_models.model import PretrainedModel
 
-__all__ = ["GenerationOptions", "generation_options"]
-
 MAX_EXACT_INTEGER = 1 << 53
 """Integers up to this one are exact as float64."""
 

@@ -12,8 +12,6 @@ from attrs import astuple, frozen
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
 
-__all__ = ["Sampling", "sampler"]
-
 
 @frozen
 class Sampling:

@@ -16,8 +16,6 @@ from typing import Any
 import rlx_core as rlx
 from rlx_core import nn
 
-__all__ = ["CachedAttention", "CausalAttention", "CausalSelfAttention", "add_sink", "window_mask"]
-
 
 class CausalAttention:
     """Causal self-attention of whole sequences.

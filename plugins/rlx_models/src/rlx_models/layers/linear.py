@@ -8,8 +8,6 @@ from typing import Any, Final
 import rlx_core as rlx
 from rlx_core import nn
 
-__all__ = ["ACTIVATIONS", "Parameters", "layer_norm", "layer_norm_shapes", "linear", "linear_shapes"]
-
 Parameters = Mapping[str, Any]
 """Tensors by name."""
 

@@ -14,8 +14,6 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core import nn
 
-__all__ = ["relative_position_bias", "relative_position_buckets"]
-
 
 def relative_position_bias(
     table: Any, max_distance: int, query_positions: Any, key_positions: Any, *, is_causal: bool

@@ -16,8 +16,6 @@ from rlx_core import nn
 from rlx_core.errors import Fact
 from rlx_models.checkpoints import Config
 
-__all__ = ["attention_factor", "rope_config", "rope_tables", "rotary", "yarn_factor", "yarn_scale"]
-
 ROPE_TYPES: Final = ("default", "linear", "llama3", "yarn")
 
 

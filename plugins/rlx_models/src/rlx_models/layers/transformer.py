@@ -9,8 +9,6 @@ from attrs import frozen
 
 from rlx_models.layers.linear import Parameters, layer_norm, layer_norm_shapes, linear, linear_shapes
 
-__all__ = ["BART_NAMES", "Attention", "CrossAttention", "TransformerLayer"]
-
 Attention = Callable[[Any, Any, Any], Any]
 """Attention of queries, keys and values f32[batch, length, heads · head_size]."""
 

@@ -12,8 +12,6 @@ from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.graph import Graph, Node, graph_of
 from rlx_onnx.exporting.writer import Writer, emits, rows
 
-__all__ = ["PAIRS", "has_complex", "in_parts", "pairs_of"]
-
 
 def has_complex(node: Node) -> bool:
     """Return whether a node takes or gives complex numbers."""

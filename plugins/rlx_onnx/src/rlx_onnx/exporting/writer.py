@@ -17,8 +17,6 @@ from rlx_core.ir.dims.atoms import SizeSymbol
 from rlx_core.ir.dtypes import DType
 from rlx_onnx.reading.tensors import DTYPES
 
-__all__ = ["OPSET", "TABLE", "Writer", "emits", "rows"]
-
 OPSET: Final = 21
 """The version of ai.onnx that is written: the newest that the runtimes of two years ago read."""
 

@@ -25,8 +25,6 @@ from rlx_onnx.exporting import spectra
 from rlx_onnx.exporting.writer import OPSET, TABLE, Writer
 from rlx_onnx.reading.tensors import DTYPES
 
-__all__ = ["export_file", "to_proto"]
-
 IR_VERSION = 10
 
 

@@ -17,8 +17,6 @@ from rlx_onnx.handlers.reductions import extremes
 from rlx_onnx.walking.node import MOST, OnnxNode
 from rlx_onnx.walking.table import handles
 
-__all__ = ["Windows", "cells", "windows_of"]
-
 
 @frozen
 class Windows:

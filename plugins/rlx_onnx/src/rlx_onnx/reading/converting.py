@@ -19,8 +19,6 @@ from rlx_onnx.reading.structure import each_graph, node_words
 from rlx_onnx.reading.weights import taken_weights
 from rlx_onnx.walking.table import TABLE, operation_name
 
-__all__ = ["NEWEST", "converted", "version_of"]
-
 NEWEST: Final = min(28, onnx_opset_version())
 """The version of ai.onnx whose meaning the handlers have."""
 

@@ -19,8 +19,6 @@ import numpy as np
 from rlx_core.errors import Fact, FormatError
 from rlx_core.system.budget import current_work
 
-__all__ = ["Neighbours", "bytes_in"]
-
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 

@@ -15,8 +15,6 @@ from rlx_core.system.records import frozen
 from rlx_onnx.reading.tensors import DTYPES, HELD
 from rlx_onnx.walking.values import Coded
 
-__all__ = ["ModelInput", "inputs_of"]
-
 #: Several exporters write this `dim_value` for a size that is not known, instead of a `dim_param` or nothing.
 UNKNOWN_SIZE = -1
 

@@ -33,8 +33,6 @@ from rlx_onnx.specialised import Specialising
 from rlx_onnx.walking.table import TABLE, operation_name
 from rlx_onnx.walking.walk import ModelWalk, NeedsKnown, NeedsSizes, entered
 
-__all__ = ["import_file", "load", "prepared", "read_proto"]
-
 FLOATS: Final = frozenset({"f16", "bf16", "f32", "f64"})
 """Dtypes of tensors that are parameters, where they have an axis."""
 

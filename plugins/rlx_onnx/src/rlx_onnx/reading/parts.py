@@ -12,8 +12,6 @@ from rlx_onnx.reading.structure import nested_graphs
 from rlx_onnx.walking.values import Coded, is_known, traced
 from rlx_onnx.walking.walk import ModelWalk, leaves
 
-__all__ = ["WalkedModel", "partitioned", "result_of", "results_of"]
-
 
 class WalkedModel(WalkedProgram):
     """A model that was walked to its end; its values have names."""

@@ -13,8 +13,6 @@ from rlx_core.errors import CycleError, Fact, FormatError
 from rlx_core.system.budget import current_work
 from rlx_onnx.reading.tensors import check_tensor
 
-__all__ = ["check_signatures", "check_structure", "each_graph", "nested_graphs", "node_label", "node_words"]
-
 
 def node_words(node: Any) -> str:
     """A node as errors call it: by its name, or by its first result."""

@@ -14,8 +14,6 @@ from rlx_core.errors import Fact, FormatError
 from rlx_core.importing.dtypes import DtypeMap
 from rlx_core.ir import dtypes
 
-__all__ = ["DTYPES", "HELD", "array_of", "check_tensor", "element_name", "numpy_dtype"]
-
 
 def element_name(element: int) -> str:
     """Return ONNX's name of an element type: `FLOAT16`."""

@@ -12,8 +12,6 @@ from typing import Any, Final
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto
 
-__all__ = ["mapped_weights", "taken_weights"]
-
 _LARGE: Final = 1024
 """Bytes of a tensor from which they are taken out: nothing that checks or converts a model looks at weights."""
 

@@ -20,8 +20,6 @@ from rlx_onnx.walking.values import is_array, is_sizes
 if TYPE_CHECKING:
     from rlx_onnx.walking.walk import ModelWalk
 
-__all__ = ["MOST", "OnnxNode"]
-
 MOST: Final = 1 << 24
 """Maximum number of elements that a handler creates while a model is read: positions, weights, windows."""
 

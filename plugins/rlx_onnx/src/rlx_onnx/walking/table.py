@@ -12,8 +12,6 @@ from attrs import field
 from rlx_core.importing.table import Handler, HandlerTable, register_rows
 from rlx_core.system.records import frozen
 
-__all__ = ["TABLE", "OnnxHandler", "handles", "operation_name", "rows"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -24,18 +24,6 @@ from rlx_core.ir.array import unwrapped
 from rlx_core.ir.dims import Dim, Expr, holds
 from rlx_core.system.records import frozen
 
-__all__ = [
-    "Coded",
-    "Undecided",
-    "at_once",
-    "decided",
-    "dims_array",
-    "is_array",
-    "is_known",
-    "is_sizes",
-    "traced",
-]
-
 T = TypeVar("T")
 
 

@@ -24,8 +24,6 @@ from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import TABLE, OnnxHandler, operation_name
 from rlx_onnx.walking.values import Coded, at_once, is_known, is_sizes, traced
 
-__all__ = ["ModelWalk", "NeedsKnown", "NeedsSizes", "entered", "leaves"]
-
 SMALL: Final = 1 << 20
 """Elements: up to so many are made at once by operations whose results grow beyond their operands."""
 

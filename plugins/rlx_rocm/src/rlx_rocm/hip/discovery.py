@@ -16,8 +16,6 @@ from rlx_gpu.cupy.facts import facts_of
 from rlx_rocm.hip import hiprtc
 from rlx_rocm.plugin import INSTALL_CUPY
 
-__all__ = ["FEATURE", "USUAL", "Found", "found", "stand_in", "wanted"]
-
 FEATURE: Final = "hip"
 """The feature that distinguishes devices of the HIP driver from those of the OpenCL driver."""
 

@@ -8,8 +8,6 @@ from rlx_core.device.driver import DeviceFacts
 from rlx_gpu.cupy.driver import CupyDriver
 from rlx_rocm.hip import hiprtc
 
-__all__ = ["HipDriver"]
-
 
 class HipDriver(CupyDriver):
     """The driver of a HIP device. It records no graphs: CuPy does not support stream capture on ROCm (CuPy documentation)."""

@@ -10,8 +10,6 @@ from typing import Final
 from rlx_gpu.codegen.cuda import HIP
 from rlx_gpu.runtime_compiler import RuntimeCompiler
 
-__all__ = ["HIPRTC", "compiled"]
-
 
 def compiled(source: str, architecture: str, place: str = "rocm") -> bytes:
     """Compile a source to a code object for one architecture, for example `gfx942:sramecc+:xnack-`.

@@ -14,8 +14,6 @@ from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.errors import DeviceUnavailableError, Fact
 
-__all__ = ["Found", "found", "wanted"]
-
 
 @frozen(eq=False)
 class Found:

@@ -19,8 +19,6 @@ from rlx_core.errors import DeviceLostError, Fact, KernelBuildError, OutOfMemory
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_rocm.opencl.exiting import ExitGuard, guarded
 
-__all__ = ["OpenClDriver"]
-
 _NO_MEMORY: Final = frozenset(
     (
         cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,

@@ -19,8 +19,6 @@ import pyopencl as cl
 
 from rlx_core.errors import RlxError
 
-__all__ = ["ExitGuard", "guarded"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -12,8 +12,6 @@ from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value
 from rlx_torch.aten.table import aten, rows
 
-__all__ = ["pulled"]
-
 
 def pulled(forward: Any, g: Any, operands: Sequence[Any], mask: Sequence[bool] | None = None) -> tuple[Any, ...]:
     """Return the cotangents of operands that are present and selected; `None` for the others."""

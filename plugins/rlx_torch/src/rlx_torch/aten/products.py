@@ -13,8 +13,6 @@ from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value
 from rlx_torch.aten.table import aten, rows
 
-__all__ = ["attention"]
-
 
 def _scaled(x: Any, factor: Any) -> Any:
     return x if not isinstance(factor, rlx.Value) and factor == 1 else x * as_value(factor, x.dtype)

@@ -13,8 +13,6 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core.ir.dtypes import DType, promote
 
-__all__ = ["as_value", "floating", "is_complex", "is_float", "is_integer", "meet", "meeting", "met_floating"]
-
 _RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 _COMPLEX = {rlx.f16: rlx.c64, rlx.bf16: rlx.c64, rlx.f32: rlx.c64, rlx.f64: rlx.c128}
 

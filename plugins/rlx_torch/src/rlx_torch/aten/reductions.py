@@ -15,8 +15,6 @@ from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value, floating, is_complex, is_float
 from rlx_torch.aten.table import aten, rows
 
-__all__ = ["axes_of", "mean", "reduced", "total", "variance"]
-
 Axes = int | Sequence[int] | None
 
 

@@ -16,8 +16,6 @@ from rlx_torch.aten.normalization import pulled
 from rlx_torch.aten.promotion import as_value, meet
 from rlx_torch.aten.table import aten, rows
 
-__all__ = ["expand", "insert_window", "window"]
-
 END = sys.maxsize  # what torch writes for an open end
 
 

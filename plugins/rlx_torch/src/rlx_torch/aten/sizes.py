@@ -15,8 +15,6 @@ from rlx_core.ir.dims import product, smaller
 from rlx_torch.aten.context import expect, here, refuse
 from rlx_torch.aten.table import rows
 
-__all__ = ["SizeClaim"]
-
 
 class SizeClaim:
     """A comparison of sizes that is not decided before they are known; who asserts it makes it a guard."""

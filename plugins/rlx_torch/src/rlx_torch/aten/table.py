@@ -13,8 +13,6 @@ from typing import Any, Final, TypeVar
 from rlx_core.importing.table import Handler, HandlerTable, register_rows
 from rlx_core.system.records import frozen
 
-__all__ = ["TABLE", "AtenHandler", "aten", "rows"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -14,8 +14,6 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.table import native
 
-__all__ = ["attention_backward"]
-
 
 @native.register(
     AttentionBackward,

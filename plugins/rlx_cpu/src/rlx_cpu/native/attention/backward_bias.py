@@ -19,8 +19,6 @@ from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.llvm.stored import Stored
 
-__all__ = ["clear_bias", "sum_bias"]
-
 
 def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.FunctionArgument, ...]) -> None:
     """A part's share of the rows of dbias."""

@@ -19,8 +19,6 @@ from rlx_cpu.native.contract import MOST_PARTS, aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.sizes import is_known
 
-__all__ = ["DBIAS", "BackwardCut", "BackwardPlan", "Head"]
-
 DBIAS = 3
 """The result after dq, dk and dv."""
 

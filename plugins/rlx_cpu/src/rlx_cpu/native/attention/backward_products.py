@@ -18,8 +18,6 @@ from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.microkernel import Microkernel, MicrokernelArguments, ResultTile, Right
 
-__all__ = ["BackwardProducts"]
-
 Kernels = dict[tuple[int, int], ir.Function]
 """Microkernels by rows and vectors."""
 

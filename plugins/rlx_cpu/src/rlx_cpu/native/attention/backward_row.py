@@ -13,8 +13,6 @@ from rlx_cpu.native.llvm.build import Variable
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = ["differentiate_row"]
-
 
 def differentiate_row(
     b: ir.IRBuilder, plan: BackwardPlan, head: Head, rows: ScoreRows, row: ir.LlvmValue, end: ir.LlvmValue

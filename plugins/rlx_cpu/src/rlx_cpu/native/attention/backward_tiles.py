@@ -29,8 +29,6 @@ from rlx_cpu.native.llvm.cuts import start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.llvm.sizes import is_known, sized
 
-__all__ = ["Backward"]
-
 
 @frozen(eq=False)
 class Pointers:

@@ -16,9 +16,6 @@ from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.machine import AttentionSizes
 from rlx_cpu.native.products.gemm_tiles import TileShape, tile_for
 
-__all__ = ["AttentionCut", "products_of"]
-
-
 _BLOCK, _GROUP = map(unknown, ("block", "group"))
 
 

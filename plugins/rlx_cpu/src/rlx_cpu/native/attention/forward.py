@@ -14,8 +14,6 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.table import native
 
-__all__ = ["attention"]
-
 
 @native.register(
     Attention, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes, writes_strides=True, sized=sized_attention

@@ -10,8 +10,6 @@ from rlx_cpu.native.contract import aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.sizes import is_known
 
-__all__ = ["AttentionTile", "ForwardPlan"]
-
 
 @frozen(eq=False)
 class AttentionTile:

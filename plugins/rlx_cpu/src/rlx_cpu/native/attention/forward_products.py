@@ -13,8 +13,6 @@ from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.gemm_tiles import UNROLL
 from rlx_cpu.native.products.microkernel import Microkernel, MicrokernelArguments, ResultTile, Right
 
-__all__ = ["ForwardProducts"]
-
 
 class ForwardProducts:
     """The microkernels of both products, by rows and vectors, and the loops that call them.

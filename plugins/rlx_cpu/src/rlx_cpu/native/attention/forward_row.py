@@ -18,8 +18,6 @@ from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import Unsized, is_known
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = ["clear_rows", "deliver_rows", "weigh_rows"]
-
 INTERLEAVED = 8
 """Rows whose weights are made in turns: an exponential is a long chain, and so are a maximum and a sum over lanes."""
 

@@ -25,8 +25,6 @@ from rlx_cpu.native.llvm.cuts import by_size, pieces_of, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.llvm.sizes import sized
 
-__all__ = ["Forward"]
-
 
 @frozen(eq=False)
 class Forward:

@@ -15,9 +15,6 @@ from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.packing import copy_row, pack_panel
 
-__all__ = ["ByPosition", "copy_rows", "pack_head"]
-
-
 FAR_NBYTES: Final = 1024
 """Bytes from a position to the next from which a head is packed where it is not known how many there are."""
 

@@ -22,13 +22,6 @@ from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = [
-    "Logits",
-    "ScoreRows",
-    "fitting_dtypes",
-    "number",
-]
-
 
 @condition("a mask and a bias of bool, or of a dtype that is computed with as the operands' is", asks_sizes=False)
 def fitting_dtypes(node: Node) -> bool:

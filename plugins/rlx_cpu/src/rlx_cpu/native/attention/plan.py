@@ -16,8 +16,6 @@ from rlx_cpu.native.llvm.simd import Simd
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 
-__all__ = ["DY", "AttentionPlan", "K", "Q", "V"]
-
 Q, K, V, DY = range(4)
 """Operands. Results come in the same order: y lies like q, and dq, dk and dv like q, k and v."""
 

@@ -22,8 +22,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.table import native
 
-__all__ = ["emit_rope"]
-
 X, COS, SIN, POSITIONS = range(4)
 """The operands."""
 

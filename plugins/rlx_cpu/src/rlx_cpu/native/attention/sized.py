@@ -37,8 +37,6 @@ from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 
-__all__ = ["AttentionForm", "sized_attention"]
-
 LARGEST: Final = 1 << 30
 """Positions that are counted with half the bits of an address."""
 

@@ -20,8 +20,6 @@ from rlx_cpu.native.llvm.simd import index
 from rlx_cpu.native.llvm.team import SHARE, SHARED
 from rlx_cpu.native.movement.boxes import emit_boxes
 
-__all__ = ["Body", "BodyMemory", "BodyStep", "move", "whole"]
-
 
 @frozen(eq=False)
 class BodyStep:

@@ -39,8 +39,6 @@ from rlx_cpu.native.llvm.simd import index, pointer_at
 from rlx_cpu.native.table import native
 from rlx_cpu.native.work import estimated_us, rounds
 
-__all__ = ["emit_control"]
-
 
 @frozen(eq=False)
 class LoopFrame:

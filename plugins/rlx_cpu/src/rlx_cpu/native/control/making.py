@@ -15,8 +15,6 @@ from rlx_cpu.native.contract import BufferPositions, EmitStep, Emitted, OperandV
 from rlx_cpu.native.control.bodies import Body, BodyStep
 from rlx_cpu.native.llvm import ir
 
-__all__ = ["Bodies", "InputOrigin"]
-
 
 @frozen
 class InputOrigin:

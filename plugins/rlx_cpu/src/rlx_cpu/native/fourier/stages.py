@@ -22,8 +22,6 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, VOID, constant, intrinsic, shuffled, splat
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 
-__all__ = ["Interleaved", "Planes", "Stages"]
-
 
 @frozen(eq=False)
 class Number:

@@ -22,8 +22,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
 from rlx_cpu.native.table import native
 
-__all__ = ["LARGEST", "SMALLEST", "emit_transform"]
-
 SMALLEST: Final = 8
 """Elements whose quarter is a vector of two."""
 

@@ -25,8 +25,6 @@ from rlx_cpu.native.llvm.simd import counting, index, offset, share
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.machine import CpuMachine
 
-__all__ = ["Chains", "is_worth_chains"]
-
 INTERLEAVED = 8
 """Vectors of a row that are summed in one walk along its chain."""
 

@@ -27,8 +27,6 @@ from rlx_cpu.native.movement.mover import WIDEST
 from rlx_cpu.native.movement.mover_rows import Rows
 from rlx_cpu.native.table import native
 
-__all__ = ["GatherForm", "emit_gather"]
-
 TABLE, INDICES, RESULT, STATUS = range(4)
 """The buffers."""
 

@@ -10,8 +10,6 @@ from rlx_cpu.native.llvm.build import I64, address, memory_type
 from rlx_cpu.native.llvm.simd import counting, index, offset
 from rlx_cpu.native.llvm.sizes import sized
 
-__all__ = ["check_indices", "with_index"]
-
 
 def with_index(
     b: ir.IRBuilder,

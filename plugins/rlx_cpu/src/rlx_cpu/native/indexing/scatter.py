@@ -23,8 +23,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import sized
 
-__all__ = ["emit_scatter", "write_scatter"]
-
 UNROLL = 4
 
 

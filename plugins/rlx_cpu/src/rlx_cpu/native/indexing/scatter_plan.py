@@ -15,8 +15,6 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.indexing.chains import Chains, is_worth_chains
 from rlx_cpu.native.machine import CpuMachine
 
-__all__ = ["ScatterCut", "Scattering", "mode_of"]
-
 
 def mode_of(op: Any) -> str:
     """Return how an update is combined with the existing element."""

@@ -19,8 +19,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.table import native
 
-__all__ = ["ScatterForm", "sized_scatter"]
-
 
 @condition(
     "elements that registers hold, unless they are only overwritten, and no products of complex numbers",

@@ -23,8 +23,6 @@ from rlx_core.system.locks import LOOK_AGAIN, Lock, forks_wait, in_child, waitin
 from rlx_cpu.native.llvm.boundary import is_entered
 from rlx_cpu.native.threads import started, usable_cpus
 
-__all__ = ["JobFuture", "later", "share_out", "yielding"]
-
 T = TypeVar("T")
 K = TypeVar("K")
 

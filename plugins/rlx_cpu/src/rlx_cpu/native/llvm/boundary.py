@@ -25,20 +25,6 @@ from rlx_core.system.locks import in_child
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.calls import protected, release, reserved
 
-__all__ = [
-    "ExecutionEngine",
-    "Processor",
-    "add_symbols",
-    "assembly",
-    "host_features",
-    "host_name",
-    "is_entered",
-    "link",
-    "object_file",
-    "triple",
-    "versions",
-]
-
 EFFORT: Final = 1
 """LLVM's level for machine code. The next ones schedule once more, take a tenth longer, and give code that is no faster."""
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 
-__all__ = ["addresses", "has_clock"]
-
 MATHEMATICS = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "tanh", "erf", "erfc", "hypot", "atan2", "pow"),
     *("sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh"),

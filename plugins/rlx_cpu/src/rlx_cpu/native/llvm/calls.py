@@ -28,8 +28,6 @@ from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.system.locks import LOOK_AGAIN, forks_wait, in_child, waiting
 from rlx_cpu.native.threads import started
 
-__all__ = ["protected", "release", "reserved"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

@@ -10,8 +10,6 @@ from rlx_cpu.native.llvm.build import least, most
 from rlx_cpu.native.llvm.simd import index, times
 from rlx_cpu.native.llvm.sizes import sized
 
-__all__ = ["by_size", "is_larger", "pieces_of", "size_of", "start_in_line", "start_of"]
-
 
 def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue) -> ir.LlvmValue:
     """`cut.start` of a piece known only at run time."""

@@ -14,8 +14,6 @@ from rlx_cpu.native.llvm.build import memory_type
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.narrow import narrowed, widened
 
-__all__ = ["for_memory", "held_type", "load_elements", "pieces", "store_elements"]
-
 
 def held_type(dtype: DType, lanes: int = 1) -> Any:
     """Return the register type of elements of `dtype`."""

@@ -15,8 +15,6 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import boundary, ir
 from rlx_cpu.native.llvm.build import declare
 
-__all__ = ["ForeignFunction", "bind_symbols", "call_foreign"]
-
 
 @frozen
 class ForeignFunction:

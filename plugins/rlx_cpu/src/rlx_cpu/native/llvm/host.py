@@ -10,8 +10,6 @@ from typing import Final
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import boundary
 
-__all__ = ["BASELINE", "Host", "assuming_host", "host_from", "this_host"]
-
 
 @frozen(cache_hash=True)
 class Host:

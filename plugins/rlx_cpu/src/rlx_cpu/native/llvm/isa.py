@@ -16,8 +16,6 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.host import Host, this_host
 from rlx_cpu.native.machine import MACHINE, CpuMachine, assumed
 
-__all__ = ["ISAS", "Isa", "available", "host_isa", "named", "portable"]
-
 
 @frozen
 class Isa:

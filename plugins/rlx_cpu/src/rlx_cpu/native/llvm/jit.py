@@ -28,15 +28,6 @@ from rlx_cpu.native.llvm.optimise import generate, machine_words, processor
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
 
-__all__ = [
-    "JitCode",
-    "compile_module",
-    "compile_named",
-    "keeping",
-    "link",
-    "object_cache",
-]
-
 
 class JitCode:
     """Machine code in this process, or on its way there; addresses are valid as long as it lives.

@@ -13,8 +13,6 @@ from rlx_cpu.native.llvm.build import FLOAT, HALF, width
 from rlx_cpu.native.llvm.ir.numbers import in_lanes
 from rlx_cpu.native.llvm.isa import Isa
 
-__all__ = ["narrowed", "widened"]
-
 
 def widened(b: ir.IRBuilder, dtype: DType, x: ir.LlvmValue, isa: Isa) -> ir.LlvmValue:
     """An f32 from 16 bits of memory; exact."""

@@ -16,8 +16,6 @@ from rlx_cpu.native.llvm.build import CACHE_LINE, I64, VOID, align_of, declare, 
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import index
 
-__all__ = ["either_way", "store_nontemporal", "wants_nontemporal"]
-
 SMALLEST = 16
 """Bytes of the smallest vector that is stored so."""
 

@@ -36,8 +36,6 @@ from rlx_cpu.native.machine import CpuMachine
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
 
-__all__ = ["Function", "Library", "Making", "key_of", "library", "sized_library"]
-
 _HEADER: Final = struct.Struct("<Q")  # bytes of the JSON; the object follows
 
 CORE: Final = ("rlx_core", "rlx_cpu")

@@ -14,8 +14,6 @@ from rlx_core.ir.dims import Dim, Expr
 from rlx_core.system.records import define
 from rlx_cpu.native.llvm import ir
 
-__all__ = ["ModuleSizes", "Unsized", "is_known", "sized", "sizes_of"]
-
 _I64: Final = ir.IntType(64)
 
 

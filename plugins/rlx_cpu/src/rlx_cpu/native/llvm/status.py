@@ -6,8 +6,6 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address
 from rlx_cpu.native.llvm.simd import index
 
-__all__ = ["is_lowest", "report_lowest"]
-
 
 def report_lowest(b: ir.IRBuilder, status: ir.LlvmValue, number: ir.LlvmValue) -> None:
     """Report a number unless a lower one is reported by any thread: the raised error does not depend on their order."""

@@ -17,8 +17,6 @@ from rlx_cpu.native.llvm.narrow import narrowed, widened
 from rlx_cpu.native.llvm.simd import Simd
 from rlx_cpu.native.llvm.sizes import sized
 
-__all__ = ["Stored"]
-
 
 @frozen(eq=False)
 class Stored:

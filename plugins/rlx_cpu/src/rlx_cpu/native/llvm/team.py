@@ -19,8 +19,6 @@ from typing import Final
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CALLED, I1, I64, POINTER, VOID, address, declare, index, least
 
-__all__ = ["MOST_SHARED", "SHARE", "SHARED", "TEAM_BYTES", "begin_team", "help_others", "team_functions"]
-
 MOST_SHARED: Final = 32
 """Parts of a shared step: half a word."""
 

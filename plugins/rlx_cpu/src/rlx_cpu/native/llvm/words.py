@@ -15,8 +15,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, offset
 from rlx_cpu.native.llvm.stored import Stored
 
-__all__ = ["Words"]
-
 
 @frozen(eq=False)
 class Words:

@@ -13,8 +13,6 @@ from rlx_cpu.native.loops.tiles import TransposedTiles
 from rlx_cpu.native.loops.values import KernelValues
 from rlx_cpu.native.loops.walk import Position, Shape
 
-__all__ = ["Bands"]
-
 
 @frozen(eq=False)
 class Bands:

@@ -31,8 +31,6 @@ from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.loops.rows import emit_loop, reason_of
 
-__all__ = ["BLOCK", "NativeFunction", "element_function"]
-
 BLOCK: Final = 256
 """Elements of a block: a multiple of every vector's lanes, and of which the padding of a short array costs little."""
 

@@ -31,8 +31,6 @@ from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.sizes import Unsized, sized
 from rlx_cpu.native.loops.walk import Position, Shape
 
-__all__ = ["KernelBuffers"]
-
 
 @frozen(eq=False)
 class KernelBuffers:

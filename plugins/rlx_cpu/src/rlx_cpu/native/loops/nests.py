@@ -36,8 +36,6 @@ from rlx_cpu.native.loops.units import Units
 from rlx_cpu.native.loops.values import KernelValues
 from rlx_cpu.native.loops.walk import Position, Shape
 
-__all__ = ["Loops"]
-
 Accumulators = dict[int, list[Variable]]
 """Reduction → its accumulators in a loop over the row."""
 

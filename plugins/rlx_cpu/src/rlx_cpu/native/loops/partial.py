@@ -16,8 +16,6 @@ from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.loops.reductions import combined, identity
 from rlx_cpu.native.loops.walk import Shape
 
-__all__ = ["Partials"]
-
 
 @frozen(eq=False)
 class Partials:

@@ -21,8 +21,6 @@ from rlx_cpu.native.loops.nests import Loops
 from rlx_cpu.native.loops.walk import Shape
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = ["LlvmPrinter", "PrintedKernel"]
-
 
 @frozen
 class PrintedKernel:

@@ -9,8 +9,6 @@ from rlx_core.codegen.scalars.arithmetic import larger, smaller
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, constant, shuffled, width
 
-__all__ = ["UNROLL", "combined", "identity", "over_lanes"]
-
 UNROLL = 4
 """Independent accumulators of a reduction along lanes: additions take 3 to 4 cycles and two can start in each."""
 

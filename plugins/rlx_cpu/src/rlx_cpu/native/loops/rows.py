@@ -31,8 +31,6 @@ from rlx_cpu.native.loops.walk import Shape, typical
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
 
-__all__ = ["emit_loop"]
-
 
 @lru_cache(maxsize=4096)
 def reason_of(op: Op, types: tuple[TensorType | None, ...]) -> str | None:

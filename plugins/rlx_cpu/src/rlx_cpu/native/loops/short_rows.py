@@ -12,8 +12,6 @@ from rlx_core.codegen.scalars.standard import IDIOMS
 from rlx_core.codegen.schedule import is_expensive
 from rlx_cpu.native.llvm.sizes import is_known
 
-__all__ = ["rows_at_once"]
-
 _MOST_VECTORS = 8
 """Vectors that are written out, at most, each with all steps of the kernel; of a row half as many."""
 

@@ -14,8 +14,6 @@ from rlx_cpu.native.llvm.simd import transposed
 from rlx_cpu.native.loops.memory import KernelBuffers
 from rlx_cpu.native.loops.walk import Position, Shape
 
-__all__ = ["TransposedTiles"]
-
 
 @frozen(eq=False)
 class TransposedTiles:

@@ -12,8 +12,6 @@ from rlx_cpu.native.loops.reductions import UNROLL, combined, identity, over_lan
 from rlx_cpu.native.loops.values import KernelValues
 from rlx_cpu.native.loops.walk import Position, Shape
 
-__all__ = ["Totals"]
-
 
 @frozen(eq=False)
 class Totals:

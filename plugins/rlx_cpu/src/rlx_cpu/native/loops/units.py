@@ -11,8 +11,6 @@ from rlx_cpu.native.llvm.build import I64, scaled
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.loops.walk import Position, Shape
 
-__all__ = ["Body", "Units"]
-
 Body: TypeAlias = "Callable[[Sequence[Position], ir.LlvmValue | None], None]"
 """Emits the code for the vectors of a unit: one, or a strip of adjacent ones; and the block, if the unit is one."""
 

@@ -18,8 +18,6 @@ from rlx_cpu.native.loops.tiles import TransposedTiles
 from rlx_cpu.native.loops.walk import Position, Shape
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = ["KernelValues"]
-
 
 @define(eq=False)
 class KernelValues:

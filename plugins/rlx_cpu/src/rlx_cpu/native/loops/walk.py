@@ -33,8 +33,6 @@ from rlx_cpu.native.loops.short_rows import rows_at_once
 from rlx_cpu.native.loops.windows import LaneWindows, windows_of
 from rlx_cpu.native.machine import LoopSizes
 
-__all__ = ["Position", "Shape"]
-
 _CHUNK, _CHUNKS = map(unknown, ("chunk", "chunks"))
 
 WORTH_TILES = 8

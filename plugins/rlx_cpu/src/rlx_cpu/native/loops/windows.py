@@ -12,8 +12,6 @@ from rlx_core.codegen.loops import Bound, Kernel, Load
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.sizes import is_known
 
-__all__ = ["LaneWindows", "windows_of"]
-
 _MOST_TERMS = 128
 """Terms of a window from which on it is a row like any other."""
 

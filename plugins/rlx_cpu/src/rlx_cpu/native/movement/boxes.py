@@ -26,9 +26,6 @@ from rlx_cpu.native.movement.mover_rows import Stores, stores_of
 from rlx_cpu.native.movement.sized import sized_move
 from rlx_cpu.native.table import native
 
-__all__ = ["Placed", "emit_boxes", "emit_move", "prepared"]
-
-
 MANY_UNITS = 4
 """Units of a box that are shared out by themselves."""
 

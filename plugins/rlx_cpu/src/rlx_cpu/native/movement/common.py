@@ -21,8 +21,6 @@ from rlx_cpu.native.llvm.simd import counting, index, share
 from rlx_cpu.native.movement.mover import is_transposed
 from rlx_cpu.native.movement.mover_rows import Rows
 
-__all__ = ["CommonMove", "common_move"]
-
 OUTER: Final = 2
 """Axes around a row; a box of fewer has some of one step."""
 

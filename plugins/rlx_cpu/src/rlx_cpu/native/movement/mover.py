@@ -20,8 +20,6 @@ from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, transposed
 from rlx_cpu.native.movement.mover_rows import Rows, Stores
 
-__all__ = ["WIDEST", "Mover", "canonical", "in_loop_order", "is_transposed"]
-
 WIDEST = 8
 """Bytes of the largest element that moves in one piece; a complex number of 16 is two."""
 

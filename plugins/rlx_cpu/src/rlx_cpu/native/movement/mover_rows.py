@@ -17,8 +17,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset
 
-__all__ = ["Rows", "Stores", "stores_of"]
-
 UNROLL = 4
 """Elements that one pass moves where they are moved one by one."""
 

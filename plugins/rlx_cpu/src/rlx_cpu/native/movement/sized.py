@@ -29,8 +29,6 @@ from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.movement.mover import Mover, canonical, in_loop_order, is_transposed
 from rlx_cpu.native.movement.mover_rows import LONGEST_STEP, Rows
 
-__all__ = ["MoveForm", "sized_move"]
-
 SHORT_ROW: Final = 64
 """Bytes of rows that code for their length moves in fewer steps than it takes to ask how long they are."""
 

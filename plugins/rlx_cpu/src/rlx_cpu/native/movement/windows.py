@@ -21,8 +21,6 @@ from rlx_cpu.native.movement.boxes import emit_boxes, prepared
 from rlx_cpu.native.movement.mover import Mover
 from rlx_cpu.native.table import native
 
-__all__ = ["emit_slice", "emit_update"]
-
 
 def start_of(b: ir.IRBuilder, place: Place, pointer: ir.LlvmValue, limit: int) -> ir.LlvmValue:
     """Return a start operand clamped to 0..limit, as i64."""

@@ -8,8 +8,6 @@ from rlx_core.codegen.ordering import Keys
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.ir.numbers import in_lanes
 
-__all__ = ["key_type", "load_keys"]
-
 
 def key_type(keys: Keys, lanes: int = 1) -> Any:
     """Return the type of a key, and of an element in memory."""

@@ -18,8 +18,6 @@ from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.ordering.order_keys import load_keys
 
-__all__ = ["WORD", "Radix"]
-
 WORD = 8
 """Bytes of a word."""
 

@@ -14,8 +14,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
 from rlx_cpu.native.ordering.order_keys import key_type, load_keys
 
-__all__ = ["Ranks", "is_short"]
-
 
 def is_short(isa: Isa, n: int) -> bool:
     """Return whether a row is ordered in less time this way than digit by digit; measured on sets of 16 to 64 bytes."""

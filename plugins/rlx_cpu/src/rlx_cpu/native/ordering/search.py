@@ -31,8 +31,6 @@ from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share,
 from rlx_cpu.native.ordering.order_keys import key_type, load_keys
 from rlx_cpu.native.table import native
 
-__all__ = ["emit_search"]
-
 INTERLEAVED = 16
 """Values whose searches are interleaved: each waits for its own loads only."""
 

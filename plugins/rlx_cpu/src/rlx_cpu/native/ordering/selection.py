@@ -19,8 +19,6 @@ from rlx_cpu.native.ordering.order_keys import key_type, load_keys
 from rlx_cpu.native.ordering.radix import WORD, Radix
 from rlx_cpu.native.ordering.ranks import Ranks
 
-__all__ = ["Candidates", "Slices"]
-
 SAMPLE = 128
 """Elements from which the bounds of slices are chosen: slices differ by a tenth, rarely by more."""
 

@@ -22,8 +22,6 @@ from rlx_cpu.native.ordering.selection import SelectionRow
 from rlx_cpu.native.ordering.sorting import SortProblem, emit_sort, write_sort
 from rlx_cpu.native.table import native
 
-__all__ = ["SortForm", "sized_sort"]
-
 
 @condition("rows of fewer than 2^32 elements")
 def has_words(node: Node) -> bool:

@@ -27,8 +27,6 @@ from rlx_cpu.native.ordering.radix import WORD, Radix
 from rlx_cpu.native.ordering.ranks import Ranks, is_short
 from rlx_cpu.native.ordering.selection import Candidates, SelectionRow, Slices
 
-__all__ = ["SortProblem", "emit_sort", "write_sort"]
-
 LINE_NBYTES = 64
 """Bytes of neighbouring lines that are transposed together: a cache line."""
 

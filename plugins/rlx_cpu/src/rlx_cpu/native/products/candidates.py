@@ -26,8 +26,6 @@ from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import product_of
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = ["KERNELS", "machine_with", "plan_of", "product_problem"]
-
 VERSION: Final = "1"
 """Changes with the meaning of the parameters and with the code of products, so that former choices no longer apply."""
 

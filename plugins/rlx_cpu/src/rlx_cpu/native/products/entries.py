@@ -8,8 +8,6 @@ from rlx_cpu.native.llvm.simd import index, times
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.products.row_tiles import RowTile
 
-__all__ = ["b_entry", "b_offset", "entry_offset", "row_offset", "walk"]
-
 
 def entry_offset(b: ir.IRBuilder, product: MatrixProduct, entry: ir.LlvmValue, matrix: MatrixStrides) -> ir.LlvmValue:
     """Return the offset in bytes from the first product's part of an operand to the part of product `entry`."""

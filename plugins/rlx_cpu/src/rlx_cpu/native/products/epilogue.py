@@ -16,15 +16,6 @@ from rlx_cpu.native.llvm.build import I32, register_type
 from rlx_cpu.native.llvm.simd import Simd, index, offset, times
 from rlx_cpu.native.llvm.stored import Stored
 
-__all__ = [
-    "EpilogueOperand",
-    "GemmEpilogue",
-    "Stage",
-    "TileElements",
-    "activation",
-    "add",
-]
-
 
 @frozen(eq=False)
 class TileElements:

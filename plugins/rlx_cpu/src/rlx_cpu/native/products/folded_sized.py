@@ -33,8 +33,6 @@ from rlx_cpu.native.products.gemm_sized import (
 )
 from rlx_cpu.native.products.gemm_tiles import Blocks, tile_for
 
-__all__ = ["FoldedForm", "sized_folded"]
-
 FEWEST_ROWS: Final = ENOUGH_ROWS
 """Rows of an image from which tiles end with it: of fewer, too many would be low."""
 

@@ -32,8 +32,6 @@ from rlx_cpu.native.products.panel_load import PanelLoad
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
 
-__all__ = ["emit_loaded_product", "emit_product", "matmul", "matmul_bias_activation"]
-
 HALVES_AND_FLOATS = "f16 bf16 f32 f64"
 
 

@@ -29,8 +29,6 @@ from rlx_cpu.native.products.gemm_tiles import Blocks
 from rlx_cpu.native.products.gemm_work import GemmBuffers, Work
 from rlx_cpu.native.products.inner_loops import FunctionPointers
 
-__all__ = ["Common", "common_work"]
-
 _SIGNATURE: Final = ir.FunctionType(VOID, [POINTER, I64, I64, *[POINTER] * 4, *[POINTER] * 4])
 _NAMES: Final = ("buffers", "part", "parts", "a", "panels", "c", "numbers", "both", "high", "wide", "neither")
 _NUMBERS: Final = _NAMES.index("numbers")

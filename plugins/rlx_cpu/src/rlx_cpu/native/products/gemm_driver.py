@@ -23,8 +23,6 @@ from rlx_cpu.native.products.inner_loops import Inside
 from rlx_cpu.native.products.microkernel import Microkernel, ResultTile, Right, Runs
 from rlx_cpu.native.products.panel_load import PanelLoad
 
-__all__ = ["GemmEmitter", "MakeEpilogue"]
-
 MakeEpilogue = Callable[[Simd, ir.IRBuilder, ir.LlvmValue], GemmEpilogue]
 """Builds the stages inside a microkernel, from the buffers that the kernel is given."""
 

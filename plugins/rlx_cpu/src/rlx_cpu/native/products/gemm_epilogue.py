@@ -36,8 +36,6 @@ from rlx_cpu.native.products.microkernel import nothing_follows
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
 
-__all__ = ["matmul_epilogue"]
-
 OTHERS = tuple(range(2, 18))
 """The operands after the two factors."""
 

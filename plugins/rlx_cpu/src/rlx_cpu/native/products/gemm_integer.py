@@ -22,8 +22,6 @@ from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, 
 from rlx_cpu.native.products.entries import entry_offset
 from rlx_cpu.native.table import native
 
-__all__ = ["integer_matmul"]
-
 ROWS = 4
 """Rows of a tile: what one vector of B is multiplied by."""
 

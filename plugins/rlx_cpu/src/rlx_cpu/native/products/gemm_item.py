@@ -23,8 +23,6 @@ from rlx_cpu.native.products.row_tiles import RowTile, row_tiles
 if TYPE_CHECKING:
     from rlx_cpu.native.products.gemm_work import Work
 
-__all__ = ["Item"]
-
 
 @frozen(eq=False)
 class Item:

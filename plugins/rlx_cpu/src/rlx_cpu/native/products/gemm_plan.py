@@ -22,8 +22,6 @@ from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
 from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, chains_of, depth_of, tiles_of
 
-__all__ = ["AT_HAND", "TILE_GAP", "OperandSources", "ProductPlan"]
-
 Panels = Literal["ahead", "held", "shared", "packed", "loaded", "direct"]
 """The origin of panels of B: packed when it was bound, before the loop around the product, by all threads before, by each
 thread for itself, computed by a load a block of K at a time, or not packed."""

@@ -24,8 +24,6 @@ from rlx_cpu.native.products.microkernel import nothing_follows
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
 
-__all__ = ["matmul_prologue"]
-
 DTYPES = ("f32", "f64")
 """Dtypes of the product: loads compute their words."""
 

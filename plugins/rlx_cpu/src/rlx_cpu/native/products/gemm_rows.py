@@ -11,8 +11,6 @@ from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.products.gemm_plan import TILE_GAP, ProductPlan
 from rlx_cpu.native.products.packing import copy_row, pack_rows
 
-__all__ = ["PACKED_STEPS", "PackedRows", "row_strides"]
-
 PACKED_STEPS = 64
 """Words along K of A that are packed at a time; a multiple of the 16-bit elements in a cache line."""
 

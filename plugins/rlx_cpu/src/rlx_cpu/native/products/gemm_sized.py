@@ -32,21 +32,6 @@ from rlx_cpu.native.products.gemm_plan import OperandSources, ProductPlan
 from rlx_cpu.native.products.gemm_tiles import Blocks, chains_of, depth_of, grouped, tile_for
 from rlx_cpu.native.products.panel_load import PanelLoad
 
-__all__ = [
-    "DEPTH",
-    "ENOUGH_ROWS",
-    "GROUP",
-    "TILES",
-    "EpilogueOf",
-    "Lying",
-    "ProductCode",
-    "ProductForm",
-    "product_of",
-    "sized_load",
-    "sized_product",
-    "sources_of",
-]
-
 EpilogueOf = Callable[[Node, Layout], MakeEpilogue]
 """Returns the epilogue of a node's product, of unknown size or not, with a given layout."""
 

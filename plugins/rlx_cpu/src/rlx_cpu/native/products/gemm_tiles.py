@@ -15,8 +15,6 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.isa import Isa
 
-__all__ = ["Blocks", "TileShape", "blocks", "chains_of", "depth_of", "grouped", "tile_for", "tiles_of"]
-
 
 @frozen
 class TileShape:

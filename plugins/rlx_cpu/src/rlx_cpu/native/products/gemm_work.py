@@ -19,8 +19,6 @@ from rlx_cpu.native.products.inner_loops import InnerLoops
 from rlx_cpu.native.products.packing import pack_panel
 from rlx_cpu.native.products.panel_load import PanelLoad
 
-__all__ = ["GemmBuffers", "ItemPlace", "Work"]
-
 
 @frozen(eq=False)
 class GemmBuffers:

@@ -14,8 +14,6 @@ from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.microkernel import SIGNATURE, MicrokernelArguments
 from rlx_cpu.native.products.row_tiles import RowTile
 
-__all__ = ["FunctionPointers", "InnerLoops", "Inside"]
-
 Prefetched = Callable[["Dim | ir.LlvmValue"], ir.LlvmValue]
 """Returns the address of a tile's part of the next panel, from the bytes that it prefetches of every step."""
 

@@ -24,8 +24,6 @@ from rlx_cpu.native.products.entries import walk
 from rlx_cpu.native.products.epilogue import GemmEpilogue, TileElements
 from rlx_cpu.native.products.gemm_tiles import UNROLL
 
-__all__ = ["SIGNATURE", "Microkernel", "MicrokernelArguments", "ResultTile", "Right"]
-
 Sums = list[list[ir.LlvmValue]]
 
 Masks = list["ir.LlvmValue | None"] | None

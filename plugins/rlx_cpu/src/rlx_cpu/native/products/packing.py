@@ -16,8 +16,6 @@ from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.llvm.words import Words
 
-__all__ = ["copy_row", "pack_panel", "pack_rows"]
-
 
 def pack_panel(
     b: ir.IRBuilder,

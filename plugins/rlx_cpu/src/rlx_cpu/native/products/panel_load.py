@@ -17,8 +17,6 @@ from rlx_cpu.native.llvm.simd import index, offset, pointer_at, times
 from rlx_cpu.native.loops.printer import LlvmPrinter
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 
-__all__ = ["PanelLoad"]
-
 FIRST_SOURCE = 1
 """The operand of the product that is the first array of the load."""
 

@@ -15,8 +15,6 @@ from rlx_cpu.native.llvm.cuts import start_in_line
 from rlx_cpu.native.llvm.simd import counting, index, times
 from rlx_cpu.native.llvm.sizes import sized
 
-__all__ = ["RowTile", "row_tiles"]
-
 
 @frozen(eq=False)
 class RowTile:

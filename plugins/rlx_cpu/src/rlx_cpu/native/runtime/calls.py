@@ -12,8 +12,6 @@ from rlx_cpu.native.runtime.entry_words import Word
 from rlx_cpu.native.runtime.pool import control_for, pool_for, runtime, state_words
 from rlx_cpu.native.runtime.pool_words import CALLERS, MEETS, STEP_WORDS
 
-__all__ = ["call_words", "contents_of_pool"]
-
 
 def call_words(calls: Sequence[tuple[NativeStep, str]], threads: int) -> np.ndarray:
     """The words of a run, a row for each call of a step's function; see `STEP_WORDS`."""

@@ -9,8 +9,6 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, POINTER, address, declare
 from rlx_cpu.native.llvm.c_library import has_clock
 
-__all__ = ["emit_clock"]
-
 _SECOND: Final = 1_000_000_000
 
 

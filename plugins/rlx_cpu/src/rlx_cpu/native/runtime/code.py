@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-__all__ = ["ENTRY", "RESULT_MEMORY", "STEPS", "VERSION", "ProgramCode", "bring", "codes"]
-
 STEPS, ENTRY, RESULT_MEMORY = "runtime", "entry", "result memory"
 
 VERSION: Final = 4

@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from rlx_cpu.native.runtime.code import ProgramCode
     from rlx_cpu.native.tuning import NativeTuning
 
-__all__ = [
-    "CompiledSteps",
-    "NativeStep",
-    "RunSettings",
-    "Settings",
-]
-
 
 @frozen
 class RunSettings:

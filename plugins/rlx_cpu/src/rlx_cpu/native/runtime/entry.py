@@ -26,8 +26,6 @@ from rlx_cpu.native.runtime.entry_words import FRESH, Word
 from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory import allocator_for
 
-__all__ = ["Content", "EntryArgument", "EntryResult", "ResultCopy", "build", "contents_of_ends"]
-
 _DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
 _FASTCALL: Final = 0x80
 

@@ -36,9 +36,6 @@ from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
 from rlx_cpu.native.runtime.pool_words import BUSY, LINE, WORKERS
 
-__all__ = ["emit_enter"]
-
-
 _STATUS_BYTES: Final = 32
 
 _MXCSR_MODES: Final = 0xE040

@@ -18,8 +18,6 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime.entry import EntryArgument, EntryResult, ResultCopy
 from rlx_cpu.native.runtime.entry_words import FRESH
 
-__all__ = ["Ends", "ends", "reason_against"]
-
 MAX_DONATION_CHECKS = 1 << 16
 """Donated arguments times all arguments and parameters: every pair is compared in a call."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import IntEnum, auto
 from typing import Final
 
-__all__ = ["FRESH", "Mode", "Word"]
-
 
 class Word(IntEnum):
     """The words of an entry, in order. Addresses are of arrays that the entry's `self` keeps."""

@@ -16,18 +16,6 @@ import numpy as np
 
 from rlx_core.ir.array import HostArray
 
-__all__ = [
-    "ARRAY",
-    "NEW_ARRAY",
-    "OBJECT_TYPE",
-    "SET_ALLOCATOR",
-    "TUPLE_ITEMS",
-    "WRITEABLE",
-    "ArrayFields",
-    "elements_offset",
-    "reason_against",
-]
-
 OBJECT_TYPE: Final = 8
 """Bytes from an object's start to its type."""
 

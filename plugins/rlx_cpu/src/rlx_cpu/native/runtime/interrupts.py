@@ -20,8 +20,6 @@ from rlx_cpu.native.runtime.code import ENTRY
 from rlx_cpu.native.runtime.interrupt_words import CAUGHT, MAIN_THREAD, RECORD_BYTES
 from rlx_cpu.native.runtime.linked import code_of
 
-__all__ = ["clear", "raise_caught", "status_rows"]
-
 _record = np.zeros(RECORD_BYTES // 8, np.int64)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from rlx_cpu.native.runtime.code import ProgramCode, codes
 
-__all__ = ["code_of"]
-
 
 def code_of(name: str) -> ProgramCode:
     """A module's code. Where it has to be made that begins in the background, so this may be called long before it is needed."""

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from rlx_core.ir.types import TensorType
     from rlx_core.run.program import PlannedProgram
 
-__all__ = ["Arguments", "NativeCode", "PackedOperand", "TakesLonger", "arguments_of", "packs_of"]
-
 TakesLonger = Callable[[Sequence[int], float], bool]
 """Whether some steps, by number, take one thread longer than so many microseconds."""
 

@@ -15,8 +15,6 @@ from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
 
-__all__ = ["compiled", "module_of"]
-
 
 def module_of(name: str, isa: Isa) -> ir.Module:
     """One of the modules, for an instruction set."""

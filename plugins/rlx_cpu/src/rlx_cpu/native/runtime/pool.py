@@ -30,8 +30,6 @@ from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.pool_words import BUSY, HOME, LINE, STATE_BYTES, WORKERS
 from rlx_cpu.native.threads import started
 
-__all__ = ["Runtime", "ThreadPool", "control_block", "control_for", "pool_for", "run_alone", "runtime", "state_words"]
-
 
 class Runtime:
     """The functions of the module, callable; the interpreter's lock is released while they run."""

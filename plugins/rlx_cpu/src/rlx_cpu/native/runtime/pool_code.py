@@ -27,8 +27,6 @@ from rlx_cpu.native.runtime.pool_words import (
     WORKERS,
 )
 
-__all__ = ["emit_runtime"]
-
 assert WORKERS == TEAM + TEAM_BYTES, "the block of a team lies before the lines of workers"
 
 _STEPS, _COUNT, _TABLE, _RECORD, _STATE = (JOB + 8 * i for i in range(5))

@@ -4,22 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "BUSY",
-    "CALLERS",
-    "GATE",
-    "GENERATION",
-    "HOME",
-    "JOB",
-    "LINE",
-    "MEETS",
-    "RECORD_WORDS",
-    "STATE_BYTES",
-    "STEP_WORDS",
-    "TEAM",
-    "WORKERS",
-]
-
 STEP_WORDS: Final = 4
 """Words of a step in a job: its function, the bytes from the table's start to its buffers, its parts, and bits: whether all
 threads meet after it (`MEETS`), and whether the caller begins it (`CALLERS`), the only thread that may handle signals. A step

@@ -17,8 +17,6 @@ from rlx_cpu.native.runtime.native_steps import NativeCode, arguments_of, packs_
 from rlx_cpu.native.runtime.steps import compile_steps, functions_of, reason_to_drive
 from rlx_cpu.native.work import takes_longer
 
-__all__ = ["native_program", "tunable_functions"]
-
 
 def reason_on_host(step: Step) -> str:
     """Return why a step does not run as native code."""

@@ -22,8 +22,6 @@ from rlx_cpu.native.runtime.code import RESULT_MEMORY
 from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory_words import CACHED_NBYTES, WORDS
 
-__all__ = ["MIN_ALLOCATOR_NBYTES", "allocating", "allocator", "allocator_for", "handler_name", "held_nbytes"]
-
 MIN_ALLOCATOR_NBYTES: Final = 1 << 16
 """Bytes from which a result is worth an allocator's call."""
 

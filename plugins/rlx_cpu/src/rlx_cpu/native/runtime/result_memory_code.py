@@ -26,8 +26,6 @@ from rlx_cpu.native.runtime.result_memory_words import (
     TURN,
 )
 
-__all__ = ["emit_allocator"]
-
 _HEAD: Final = 64
 """Bytes in front of a block, the last two words of which say where the C library's block starts and how many bytes fit."""
 

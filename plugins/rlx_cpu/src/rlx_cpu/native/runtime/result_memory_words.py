@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BUSY", "CACHED_NBYTES", "FIRST", "LARGE", "MAX_CACHED_NBYTES", "OFFERED", "SLOTS", "TURN", "WORDS"]
-
 LARGE: Final = 4 << 20
 """Bytes from which a block lies in huge pages, and is kept."""
 

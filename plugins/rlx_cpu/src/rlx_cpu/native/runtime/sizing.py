@@ -33,8 +33,6 @@ from rlx_cpu.native.table import sized_in
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
 
-__all__ = ["Sized", "fixed_steps", "module_of", "sized_steps"]
-
 MOST_FORMS = 8
 """Ways in which the operands of one step may lie before it is made for each size: each takes as long as a function to compile."""
 

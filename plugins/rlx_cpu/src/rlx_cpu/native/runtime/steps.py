@@ -29,8 +29,6 @@ from rlx_cpu.native.table import emitter_in, is_external, is_native
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
 
-__all__ = ["compile_steps", "functions_of", "laid_out", "layouts"]
-
 
 def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
     """The steps with native kernels by number, each with where its operands and results lie."""

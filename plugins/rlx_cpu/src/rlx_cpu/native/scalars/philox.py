@@ -18,8 +18,6 @@ from rlx_core.ops.random.philox import KEY_STEPS, MULTIPLIERS, ROUNDS, RandomWor
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, constant, splat, width
 
-__all__ = ["ROWS"]
-
 
 def word(b: Any, op: Op, dtypes: tuple[DType, ...], args: tuple[Any, ...]) -> Any:
     """The word of `op.dtype` at a position."""

@@ -25,8 +25,6 @@ from rlx_cpu.native.scalars.piece_coefficients import (
 )
 from rlx_cpu.native.scalars.pieces import FixupClass, FixupResponse, has_pieces, picked, piecewise, replaced
 
-__all__ = ["FUNCTIONS"]
-
 GELU_LINE = {
     FixupClass.QUIET_NAN: FixupResponse.QUIETED,
     FixupClass.SIGNALLING_NAN: FixupResponse.QUIETED,

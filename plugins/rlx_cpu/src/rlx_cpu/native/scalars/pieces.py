@@ -13,8 +13,6 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, constant, declare, width
 from rlx_cpu.native.llvm.ir.numbers import element_of
 
-__all__ = ["FixupClass", "FixupResponse", "has_pieces", "picked", "piecewise", "replaced"]
-
 LANES = 16
 
 

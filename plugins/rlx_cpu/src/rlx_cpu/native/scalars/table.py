@@ -12,8 +12,6 @@ from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_cpu.native.scalars import philox
 from rlx_cpu.native.scalars.piece_functions import FUNCTIONS
 
-__all__ = ["NATIVE"]
-
 _STANDARD: Final = standard_table("native")
 
 NATIVE: Final[ScalarTable] = evolve(

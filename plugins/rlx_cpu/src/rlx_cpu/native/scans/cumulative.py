@@ -30,8 +30,6 @@ from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.scans.running import Running
 
-__all__ = ["emit_running", "write_running"]
-
 
 @frozen(eq=False)
 class ScanLine:

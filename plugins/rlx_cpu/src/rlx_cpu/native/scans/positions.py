@@ -38,9 +38,6 @@ from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.table import native
 
-__all__ = ["emit_position"]
-
-
 UNROLL = 4
 """Vectors of one row that are searched side by side: a comparison and its choice take longer than a load."""
 

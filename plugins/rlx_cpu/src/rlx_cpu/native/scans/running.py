@@ -9,8 +9,6 @@ from rlx_core.ops.cumulative import CumLogSumExp
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.isa import Isa
 
-__all__ = ["Running"]
-
 SQUARE = 16
 """Most lanes of a square that is transposed: more would not stay in registers."""
 

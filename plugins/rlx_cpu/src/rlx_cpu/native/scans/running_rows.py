@@ -18,8 +18,6 @@ from rlx_cpu.native.scans.cumulative import emit_running, write_running
 from rlx_cpu.native.scans.running import Running
 from rlx_cpu.native.table import native
 
-__all__ = ["RunningForm", "sized_running"]
-
 
 @condition("numbers that registers hold; of complex ones only sums", asks_sizes=False)
 def is_running(node: Node) -> bool:

@@ -28,8 +28,6 @@ from rlx_cpu.native.llvm.elements import pieces
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
 
-__all__ = ["Elimination", "SystemRows"]
-
 
 @frozen
 class SystemRows:

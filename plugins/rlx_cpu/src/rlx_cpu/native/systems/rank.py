@@ -11,8 +11,6 @@ from rlx_cpu.native.llvm.build import I64, Variable, constant, intrinsic, memory
 from rlx_cpu.native.llvm.simd import counting, index
 from rlx_cpu.native.systems.elimination import Elimination
 
-__all__ = ["numerical_rank"]
-
 SWEEPS: Final = 12
 """Rotations of all pairs: about the bit length of the maximum number of rows, 32, after which convergence is quadratic."""
 

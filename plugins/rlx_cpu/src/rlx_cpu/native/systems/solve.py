@@ -17,8 +17,6 @@ from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
 from rlx_cpu.native.systems.elimination import Elimination, SystemRows
 from rlx_cpu.native.table import native
 
-__all__ = ["MAX_SIDES", "MAX_UNKNOWNS", "emit_solve"]
-
 MAX_UNKNOWNS: Final = 32
 """Unknowns up to which a call of LAPACK takes longer."""
 

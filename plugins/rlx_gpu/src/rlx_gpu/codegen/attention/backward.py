@@ -24,8 +24,6 @@ from rlx_gpu.codegen.units.attention_backward import print_unit_cotangents
 from rlx_gpu.codegen.units.head_tiles import unit_for_attention
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["print_attention_backward"]
-
 _Q, _K, _V, _DY = range(4)
 
 

@@ -22,8 +22,6 @@ from rlx_gpu.codegen.attention.score_tiles import ScoreTiles
 from rlx_gpu.codegen.indexing import IndexType, as_index, index_type
 from rlx_gpu.codegen.memory import Memory
 
-__all__ = ["STATISTICS", "Cotangents"]
-
 STATISTICS = ("largest", "totals", "weighted")
 """The shared arrays of m, 1/Σ and δ."""
 

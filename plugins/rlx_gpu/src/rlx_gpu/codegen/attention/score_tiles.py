@@ -33,8 +33,6 @@ from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.values import ElementRun, Values
 from rlx_gpu.codegen.walks import Machine, Schedule, kernel_reach
 
-__all__ = ["NAMES", "ScoreTiles", "Sums", "refusal"]
-
 DEPTH = 16
 """Features that are multiplied at a time."""
 

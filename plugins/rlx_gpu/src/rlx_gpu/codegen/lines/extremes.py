@@ -21,8 +21,6 @@ from rlx_gpu.codegen.lines.template import Template, bits_dtype
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["print_extreme", "refusal"]
-
 
 def refusal(problem: Extreme, language: Language) -> str | None:
     """Return why an extreme cannot be computed, as "needs …" would continue."""

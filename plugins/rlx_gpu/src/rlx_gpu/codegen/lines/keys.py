@@ -9,8 +9,6 @@ from rlx_core.ir.dtypes import DType, i32, i64
 from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.lines.template import Template, bits_dtype
 
-__all__ = ["count_before", "key_dtype", "load_key"]
-
 
 def key_dtype(keys: Keys) -> DType:
     """The register of a key: of 32 bits or more."""

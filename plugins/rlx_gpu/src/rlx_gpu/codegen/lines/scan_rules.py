@@ -22,8 +22,6 @@ from rlx_gpu.codegen.assembler import Register, TextAssembler
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.registers import register_dtype
 
-__all__ = ["Rule", "State", "registers_of"]
-
 State: TypeAlias = tuple[Register, ...]
 
 _COMBINES: dict[type[Op], Combine] = {Cumsum: "sum", Cumprod: "prod", Cummax: "max", Cummin: "min"}

@@ -23,8 +23,6 @@ from rlx_gpu.codegen.lines.scan_rules import Rule, State, registers_of
 from rlx_gpu.codegen.lines.template import Template
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["print_scan", "refusal"]
-
 ITEMS = 4
 """Neighbours that a thread has of a tile."""
 

@@ -12,8 +12,6 @@ from rlx_gpu.codegen.lines.keys import count_before, load_key
 from rlx_gpu.codegen.lines.template import Template, bits_dtype
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["print_search", "refusal"]
-
 
 def refusal(problem: Search, language: Language) -> str | None:
     """Return why places cannot be computed, as "needs …" would continue."""

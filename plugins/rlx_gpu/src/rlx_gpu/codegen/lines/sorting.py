@@ -24,8 +24,6 @@ from rlx_gpu.codegen.lines.keys import count_before, key_dtype, load_key
 from rlx_gpu.codegen.lines.template import Template, bits_dtype
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["print_sorting", "refusal"]
-
 ITEMS = 4
 """Elements of a tile that one thread has, at most."""
 

@@ -22,8 +22,6 @@ from rlx_gpu.codegen.memory import Memory
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["Template", "bits_dtype"]
-
 
 def bits_dtype(dtype: DType) -> DType:
     """The whole number of the size of an element, for what only moves its bits."""

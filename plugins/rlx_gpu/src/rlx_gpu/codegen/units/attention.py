@@ -24,8 +24,6 @@ from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.online_softmax import OnlineSoftmax
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["print_unit_attention"]
-
 
 def print_unit_attention(
     problem: PlacedAttention, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable

@@ -30,8 +30,6 @@ from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.online_softmax import OnlineSoftmax
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["print_unit_cotangents"]
-
 _Q, _K, _V, _DY = range(4)
 
 _SUMMED = {_Q: ("products", 0), _K: ("products", 0), _V: ("scores", 1)}

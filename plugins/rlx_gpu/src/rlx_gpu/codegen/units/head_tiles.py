@@ -12,8 +12,6 @@ from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.tiles import COPIED
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["SUBGROUPS", "HeadTile", "keys_at_once", "unit_for_attention", "unit_refusal"]
-
 SUBGROUPS: Final = 4
 """Subgroups of a group: all read one tile of keys in shared memory, and 128 threads may have the most registers each."""
 

@@ -19,8 +19,6 @@ from rlx_gpu.codegen.units.head_tiles import HeadTile
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.tiles import COPIED, copied_at_once
 
-__all__ = ["HeadUnits"]
-
 
 @define(eq=False)
 class HeadUnits:

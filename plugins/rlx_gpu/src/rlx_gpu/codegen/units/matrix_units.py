@@ -15,8 +15,6 @@ from rlx_core.ir.dtypes import DType, bf16, f16, f32
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.units.tf32_fragments import TF32_FRAGMENTS, brought_as_tf32
 
-__all__ = ["CUDA_TF32_UNIT", "CUDA_UNIT", "MatrixUnit"]
-
 
 @frozen(kw_only=True)
 class MatrixUnit:

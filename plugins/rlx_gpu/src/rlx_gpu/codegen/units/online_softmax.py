@@ -16,8 +16,6 @@ from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.units.head_units import HeadUnits
 
-__all__ = ["OnlineSoftmax"]
-
 
 @define(eq=False)
 class OnlineSoftmax:

@@ -17,8 +17,6 @@ from rlx_gpu.codegen.units.tiled_products import Side, TilePrinting, paired_valu
 from rlx_gpu.codegen.units.tiles import COPIED, UnitTiles, unit_tiles_of
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["print_unit_product"]
-
 
 def print_unit_product(
     problem: TiledProduct, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable

@@ -10,8 +10,6 @@ from __future__ import annotations
 from rlx_core.ir.dtypes import DType, bf16, f16, f32
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 
-__all__ = ["METAL_UNIT"]
-
 _PLACE = "rlx_lane_row(rlx_lane) * ({row}) + rlx_lane_column(rlx_lane) * ({column})"
 
 

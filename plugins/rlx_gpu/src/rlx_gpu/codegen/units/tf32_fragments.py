@@ -7,8 +7,6 @@ without an exchange, as those of two bytes are.
 
 from __future__ import annotations
 
-__all__ = ["TF32_FRAGMENTS", "brought_as_tf32"]
-
 _LANE = "const u32 g = rlx_thread() % 32u / 4u, t = rlx_thread() % 4u * 2u;"
 
 

@@ -24,8 +24,6 @@ from rlx_gpu.codegen.units.tiles import copied_at_once
 from rlx_gpu.codegen.values import Values
 from rlx_gpu.codegen.walks import has_pairs
 
-__all__ = ["Side", "TilePrinting", "paired_values"]
-
 S = TypeVar("S", bound="Side")
 
 

@@ -15,8 +15,6 @@ from rlx_gpu.codegen.tiles import Factor, TiledProduct
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["COPIED", "UnitTiles", "copied_at_once", "unit_for", "unit_tiles_of"]
-
 COPIED: Final = 16
 """Bytes that are copied at once."""
 

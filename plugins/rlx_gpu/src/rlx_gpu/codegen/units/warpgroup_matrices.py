@@ -13,8 +13,6 @@ from typing import Final
 
 from rlx_core.ir.dtypes import DType, bf16, f16
 
-__all__ = ["COLUMNS", "PANEL", "WARPGROUP_FRAGMENTS"]
-
 COLUMNS: Final = 128
 """Columns of one instruction of a warpgroup; it has 64 rows and depth 16."""
 

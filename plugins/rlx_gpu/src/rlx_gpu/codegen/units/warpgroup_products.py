@@ -21,8 +21,6 @@ from rlx_gpu.codegen.units.tiles import COPIED
 from rlx_gpu.codegen.units.warpgroup_matrices import COLUMNS, PANEL
 from rlx_gpu.codegen.walks import Machine
 
-__all__ = ["WarpgroupTiles", "print_warpgroup_product", "refusal_of_sizes", "warpgroup_refusal", "warpgroup_tiles_of"]
-
 THREADS: Final = 128
 """Threads of a warpgroup."""
 

@@ -18,8 +18,6 @@ from typing import Final
 from rlx_core.errors import DeviceUnavailableError, Fact, KernelBuildError
 from rlx_core.system.records import frozen
 
-__all__ = ["Compiler", "compiler"]
-
 HEADERS: Final = Path(__file__).parent
 
 NAMES: Final = ("g++", "clang++", *(f"{name}-{n}" for n in range(22, 11, -1) for name in ("g++", "clang++")))

@@ -15,8 +15,6 @@ from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.metal import METAL
 from rlx_gpu.codegen.units.warpgroup_matrices import COLUMNS
 
-__all__ = ["CUDA_DIALECT", "DIALECTS", "HIP_DIALECT", "METAL_DIALECT", "Dialect"]
-
 _HALVES = {
     name: text.replace("rlx_f32_of_u32", "shim::f32_of_u32").replace("rlx_u32_of_f32", "shim::u32_of_f32")
     for name, text in (("rlx_f32_of_f16", F32_OF_F16), ("rlx_f16_of_f32", F16_OF_F32))

@@ -30,8 +30,6 @@ from rlx_gpu.testing.shim.compiler import compiler
 from rlx_gpu.testing.shim.dialects import Dialect
 from rlx_gpu.testing.shim.memory import Buffer, guarded
 
-__all__ = ["ShimDriver", "facts_of", "stand_in"]
-
 DYNAMIC: Final = -1
 """The number of a launch's dynamic shared memory among its buffers."""
 

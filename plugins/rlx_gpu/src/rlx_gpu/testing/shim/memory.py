@@ -8,8 +8,6 @@ import numpy as np
 
 from rlx_core.system.records import define
 
-__all__ = ["Buffer", "guarded"]
-
 POISON: Final = 0xFF
 """The byte that fresh memory is filled with: NaN in every float."""
 

@@ -21,8 +21,6 @@ from rlx_gpu.backend import GpuBackend
 from rlx_gpu.testing.shim.dialects import DIALECTS
 from rlx_gpu.testing.shim.driver import stand_in
 
-__all__ = ["run_cuda", "run_hip", "run_metal", "shim_host"]
-
 
 class ShimBackend(GpuBackend):
     """The target `shim`, with the one device that `shim_host` made."""

@@ -21,9 +21,6 @@ from rlx_models.checkpoints import Config
 from rlx_models.layers.attention import CachedAttention, CausalAttention
 from rlx_models.layers.linear import Parameters, linear
 
-__all__ = ["decoder"]
-
-
 UNUSED: Final = (
     "attn.bias",
     "attn.masked_bias",

@@ -10,8 +10,6 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_models.layers.attention import CausalSelfAttention
 
-__all__ = ["AttentionHeads", "DecoderAttention", "ScoreOptions"]
-
 
 @frozen
 class AttentionHeads:

@@ -20,8 +20,6 @@ from rlx_models.architectures.decoders.spec import ExpertsSpec
 from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import Parameters, linear
 
-__all__ = ["Experts", "experts"]
-
 CORRECTION_BIAS: Final = "e_score_correction_bias"
 
 

@@ -22,8 +22,6 @@ from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import Parameters, linear, linear_shapes
 from rlx_models.layers.rope import rope_config, rotary, yarn_factor, yarn_scale
 
-__all__ = ["LatentAttention", "latent_attention"]
-
 
 @frozen(kw_only=True)
 class LatentAttention:

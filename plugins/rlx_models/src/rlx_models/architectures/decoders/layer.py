@@ -20,9 +20,6 @@ from rlx_models.architectures.decoders.spec import DecoderSpec, HeadNormSpec, Pr
 from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, linear
 
-__all__ = ["DecoderLayer", "decoder_layer", "split_projection"]
-
-
 BIAS_GROUPS: Final = {"q": "qkv", "k": "qkv", "v": "qkv", "qkv": "qkv", "out": "out"}
 """Groups of projections whose biases are enabled together; other projections are of the group `ffn`."""
 

@@ -19,8 +19,6 @@ from rlx_models.architectures.decoders.recurrent import State, StateShape, causa
 from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, linear, linear_shapes
 
-__all__ = ["mamba"]
-
 
 @frozen(kw_only=True)
 class MambaMixer:

@@ -9,8 +9,6 @@ from rlx_core import nn
 from rlx_models.architectures.decoders.spec import HeadNormSpec, NormSpec
 from rlx_models.layers.linear import Parameters
 
-__all__ = ["apply_norm", "head_norm_shapes", "norm_function", "norm_shapes"]
-
 
 def norm_shapes(spec: NormSpec, name: str, size: int) -> dict[str, tuple[int, ...]]:
     """Return the tensors of a norm."""

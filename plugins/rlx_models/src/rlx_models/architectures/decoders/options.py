@@ -8,8 +8,6 @@ from rlx_core.errors import Fact
 from rlx_models.architectures.decoders.spec import DecoderSpec, Multiplier
 from rlx_models.checkpoints import Config, Option
 
-__all__ = ["SizeOptions", "multiplier", "softcap"]
-
 
 @frozen
 class SizeOptions:

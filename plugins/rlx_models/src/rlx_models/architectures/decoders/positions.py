@@ -13,9 +13,6 @@ from rlx_models.architectures.decoders.spec import DecoderSpec
 from rlx_models.checkpoints import Config
 from rlx_models.layers.rope import rotary
 
-__all__ = ["FULL", "LOCAL", "Rotation", "alibi_slopes", "layer_types", "rotations"]
-
-
 FULL: Final = "full_attention"
 LOCAL: Final = "sliding_attention"
 

@@ -12,17 +12,6 @@ from rlx_models.architectures.architecture import Architecture, Decoding, token_
 from rlx_models.checkpoints import Shapes
 from rlx_models.layers.linear import Parameters
 
-__all__ = [
-    "RecurrentLM",
-    "State",
-    "StateShape",
-    "States",
-    "causal_convolution",
-    "recurrent_lm",
-    "token_mask",
-    "zero_state",
-]
-
 State = tuple[Any, Any]
 """The state of a layer: a pair f32[batch, rows, features], zeros before the first token."""
 

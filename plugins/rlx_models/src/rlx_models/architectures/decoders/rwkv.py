@@ -18,8 +18,6 @@ from rlx_models.architectures.decoders.recurrent import State, StateShape, recur
 from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import Parameters, layer_norm, layer_norm_shapes, linear, linear_shapes
 
-__all__ = ["rwkv"]
-
 MIN_KEY: Final = -1e38
 """The maximum key before the first token; decays can be added to it without overflow in f32."""
 

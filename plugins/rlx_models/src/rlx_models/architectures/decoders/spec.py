@@ -9,21 +9,6 @@ from attrs import field, frozen
 
 from rlx_models.checkpoints import Option
 
-__all__ = [
-    "LLAMA_NAMES",
-    "DecoderSpec",
-    "ExpertsSpec",
-    "HeadNormSpec",
-    "LatentAttentionSpec",
-    "Multiplier",
-    "NormSpec",
-    "PositionTable",
-    "Projections",
-    "RopeSpec",
-    "SharedExpertSpec",
-    "WindowSpec",
-]
-
 LLAMA_NAMES: Final = {
     "q": "self_attn.q_proj",
     "k": "self_attn.k_proj",

@@ -27,8 +27,6 @@ from rlx_models.architectures.decoders.spec import (
 )
 from rlx_models.checkpoints import Config, Option
 
-__all__ = ["DECODERS"]
-
 ATTENTION_BIAS = Option("attention_bias", False)
 PROJECTED: Final = {"qkv": ATTENTION_BIAS, "out": ATTENTION_BIAS}
 EVERYWHERE: Final = {"qkv": True, "out": True, "ffn": True}

@@ -12,8 +12,6 @@ from rlx_cpu.native.llvm.ir.numbers import constant, dtype_of, element_of, in_la
 from rlx_cpu.native.llvm.ir.types import BIT, DoubleType, FloatType, FunctionType, IntType, Type, VectorType
 from rlx_cpu.native.llvm.ir.values import LlvmConstant, LlvmValue, Undefined
 
-__all__ = ["SCALEF_LANES", "IRBuilder", "intrinsic", "new_function"]
-
 I32: Final = IntType(32)
 DOUBLE: Final = DoubleType()
 

@@ -10,8 +10,6 @@ from rlx_cpu.native.llvm.ir.functions import Block, Function
 from rlx_cpu.native.llvm.ir.types import BIT, POINTER, FunctionType, Type, VectorType, VoidType
 from rlx_cpu.native.llvm.ir.values import Alloca, LlvmConstant, LlvmValue, Phi
 
-__all__ = ["Instructions"]
-
 
 def _binary(word: str) -> Callable[[Instructions, LlvmValue, LlvmValue], LlvmValue]:
     def method(self: Instructions, x: LlvmValue, y: LlvmValue) -> LlvmValue:

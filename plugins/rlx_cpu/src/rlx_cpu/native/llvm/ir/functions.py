@@ -8,8 +8,6 @@ from typing import Final
 from rlx_cpu.native.llvm.ir.types import POINTER, FunctionType, Type
 from rlx_cpu.native.llvm.ir.values import Alloca, FunctionArgument, LlvmValue, Phi
 
-__all__ = ["Block", "Function", "Module", "declare"]
-
 _ESCAPED: Final = tuple(f"\\{byte:02x}" for byte in range(256))
 """Bytes as text."""
 

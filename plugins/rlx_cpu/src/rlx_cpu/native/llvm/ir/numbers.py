@@ -16,8 +16,6 @@ from rlx_cpu.native.llvm.ir.types import (
 )
 from rlx_cpu.native.llvm.ir.values import LlvmConstant, LlvmValue
 
-__all__ = ["constant", "dtype_of", "element_of", "in_lanes", "integer_like", "is_floating", "suffix", "width"]
-
 _FLOATS: Final = {HalfType: f16, FloatType: f32, DoubleType: f64}
 _INTEGERS: Final = {1: bool_, 8: i8, 16: i16, 32: i32, 64: i64}
 

@@ -6,21 +6,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = [
-    "BIT",
-    "POINTER",
-    "ArrayType",
-    "DoubleType",
-    "FloatType",
-    "FunctionType",
-    "HalfType",
-    "IntType",
-    "PointerType",
-    "Type",
-    "VectorType",
-    "VoidType",
-]
-
 
 class Type:
     """A type; two that are spelt alike are the same."""

@@ -10,8 +10,6 @@ from rlx_cpu.native.llvm.ir.types import POINTER, Type, VectorType
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm.ir.functions import Block
 
-__all__ = ["Alloca", "FunctionArgument", "LlvmConstant", "LlvmValue", "Phi", "Undefined"]
-
 
 class _Undefined:
     """An undefined value."""
