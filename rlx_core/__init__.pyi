@@ -795,7 +795,7 @@ def nanquantile(
     *,
     method: Literal['linear', 'lower', 'higher', 'nearest', 'midpoint'] = 'linear',
 ) -> Array:
-    """`quantile` of the elements that are not NaN; NaN if there are none."""
+    """`quantile` of the elements that are not NaN; NaN if all are."""
 
 def nanstd(
     x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: builtins.bool = False
@@ -1116,7 +1116,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
     Args:
         y: f[.., n, ..].
-        x: The coordinates of the points: a vector of n, or of the shape of `y`; without it they are `dx` apart.
+        x: The coordinates of the points: a vector of n, or of the shape of `y`; without it their distance is `dx`.
         dx: The distance of adjacent points.
         axis: The axis of integration."""
 

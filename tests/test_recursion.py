@@ -33,6 +33,7 @@ BOUNDED = {
         "rlx_core/passes/engine/base.py": "each_graph each_graph.change",
         "rlx_core/passes/lower_hir.py": "blocks_in",
         "rlx_core/pipeline/compile.py": "domains_of",
+        "rlx_core/pipeline/deferred.py": "op_types",
         "rlx_core/pipeline/legalize.py": "one_round legal_bodies legal_bodies.change survey",
         "rlx_core/pipeline/planning/planner.py": "_draft _step _nested",
         "rlx_core/pipeline/planning/verify_steps.py": "step_faults",
@@ -40,7 +41,7 @@ BOUNDED = {
         "rlx_core/emit/code.py": "compile_plan",
         "rlx_core/emit/program.py": "device_program device_program.nested",
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/program.py": (
-            "native_program native_program.nested native_program.build native_program.code"
+            "native_program native_program.nested native_program.build native_program.code native_program.compiled_steps"
         ),
         "plugins/rlx_cpu/src/rlx_cpu/numpy_program.py": "numpy_program numpy_program.nested",
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/steps.py": "emit_step emit_step.inside reason_to_drive kernels_in",

@@ -54,11 +54,11 @@ def command_from(name: str, thing: object) -> Any:
 class LazyGroup(TyperGroup):
     """The `rlx` program: built-in commands, then those of plugins, which cannot replace a built-in one."""
 
-    own: ClassVar[Mapping[str, CommandSpec]] = {}
+    core_commands: ClassVar[Mapping[str, CommandSpec]] = {}
 
     def offered(self) -> dict[str, CommandSpec]:
         """The built-in commands that are available here; calling another one raises an error that names the missing files."""
-        return {name: spec for name, spec in self.own.items() if can_work(name)}
+        return {name: spec for name, spec in self.core_commands.items() if can_work(name)}
 
     def get_help_option(self, ctx: Any) -> Any:
         """`--help`, read after the options that say which plugins may be imported, because it lists their commands."""
@@ -71,7 +71,7 @@ class LazyGroup(TyperGroup):
         return [*self.offered(), *self.contributed(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        spec = self.own.get(cmd_name)
+        spec = self.core_commands.get(cmd_name)
         if spec is not None:
             return LazyCommand(spec, spec.load.resolve)
         host = CliSession.of(ctx).host
@@ -92,7 +92,7 @@ class LazyGroup(TyperGroup):
             ConfigError: The configuration cannot be read.
         """
         registry = quietly(CliSession.of(ctx).host.activate_all)
-        return {name: spec for name, spec in registry.commands.items() if name not in self.own}
+        return {name: spec for name, spec in registry.commands.items() if name not in self.core_commands}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         rows = [(name, spec.summary) for name, spec in self.offered().items()]

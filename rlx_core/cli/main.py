@@ -19,7 +19,7 @@ from rlx_core.hooks import API_VERSION
 class Rlx(LazyGroup):
     """The program itself."""
 
-    own = {spec.name: spec for spec in COMMANDS}  # noqa: RUF012 - declared once in the base, never mutated
+    core_commands = {spec.name: spec for spec in COMMANDS}  # noqa: RUF012 - declared once in the base, never mutated
 
 
 def print_version(requested: bool) -> None:

@@ -278,11 +278,11 @@ def merged(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...
     >>> merged((2, 1, 3, 4), (96, 7, 16, 4)), merged((2, 3), (12, 4), (16, 4)), merged((1,), (0,))
     ([(2, 96), (12, 4)], [(2, 12, 16), (3, 4, 4)], [])
     """
-    found: list[tuple[int, ...]] = []
+    axes: list[tuple[int, ...]] = []
     for size, *steps in zip(shape, *strides, strict=False):
         if size == 1:
             continue
-        if found and all(outer == size * step for outer, step in zip(found[-1][1:], steps, strict=True)):
-            size *= found.pop()[0]
-        found.append((size, *steps))
-    return found
+        if axes and all(outer == size * step for outer, step in zip(axes[-1][1:], steps, strict=True)):
+            size *= axes.pop()[0]
+        axes.append((size, *steps))
+    return axes

@@ -143,8 +143,8 @@ class Device:
         Raises:
             DtypeError: It does not.
         """
-        if type.dtype.name in self.facts.lacks:
-            unsupported = ", ".join(sorted(self.facts.lacks))
+        if type.dtype.name in self.facts.unsupported:
+            unsupported = ", ".join(sorted(self.facts.unsupported))
             raise DtypeError(
                 f"{self.name}: {what} is {type}, and the device has no {type.dtype}", Fact("lacks", unsupported)
             )

@@ -72,7 +72,7 @@ class DeviceFacts:
         units: Groups that run at the same time, roughly.
         subgroup: Threads that run in step, where kernels can count on it.
         is_processor: Whether it is a processor, which runs the threads of a group after one another.
-        lacks: Names of dtypes without arithmetic on the device.
+        unsupported: Names of dtypes without arithmetic on the device.
         features: Optional features that kernels use, by the names of the device's interface.
     """
 
@@ -86,7 +86,7 @@ class DeviceFacts:
     units: int = 1
     subgroup: int | None = None
     is_processor: bool = False
-    lacks: frozenset[str] = frozenset()
+    unsupported: frozenset[str] = frozenset()
     features: frozenset[str] = frozenset()
 
 

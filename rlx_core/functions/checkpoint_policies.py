@@ -10,6 +10,8 @@ from collections.abc import Callable
 from rlx_core.ir.graph import Node
 from rlx_core.ops.derivatives.checkpoint import CheckpointName
 
+__all__ = ["Policy", "dots_saveable", "everything_saveable", "nothing_saveable", "save_only_these_names"]
+
 Policy = Callable[[Node], bool]
 """Returns whether the results of a node are saved."""
 

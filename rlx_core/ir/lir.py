@@ -215,7 +215,7 @@ def root_of(value: Value, aliases: Mapping[Value, Alias]) -> Value:
 
 
 def placement(value: Value, aliases: Mapping[Value, Alias]) -> Alias:
-    """Return the location of the elements of `value`: its alias, or all of its own storage."""
+    """Return the location of the elements of `value`: its alias, or its whole storage."""
     return aliases.get(value) or Alias(value, 0, dense_strides(value.type))
 
 

@@ -1,4 +1,4 @@
-"""Serialisable values: those that pickles and copies contain, and those that belong to an object and stay with it.
+"""Serialisable values: the values in pickles and copies, and the values that belong to an object and stay with it.
 
 A pickle of a graph holds the bytes of a `.rlx` file and the name of one public function that reads them, so unpickling
 validates as much as loading does. Types and sizes are pickled as their text, as in files.

@@ -10,28 +10,24 @@ from rlx_core.ir.graph import Constant, Graph, Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import normalize_axis
-from rlx_core.ops.indexing import Gather, ScatterAdd
-from rlx_core.ops.movement import Concat, Flip, Narrow
-from rlx_core.ops.normalization import LayerNorm, RmsNorm
-from rlx_core.ops.softmax import LogSoftmax, Softmax
-from rlx_core.ops.structural import Expand, Reshape, Sum, Transpose
+from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like
 
-COUNTS_AXES: Final[dict[type[Op], str]] = {
-    Narrow: "axis",
-    Concat: "axis",
-    Flip: "axes",
-    Gather: "axis",
-    Sum: "axes",
-    Transpose: "perm",
-    Softmax: "axis",
-    LogSoftmax: "axis",
-    LayerNorm: "axes",
-    RmsNorm: "axes",
+COUNTS_AXES: Final = {
+    "rlx.narrow": "axis",
+    "rlx.concat": "axis",
+    "rlx.flip": "axes",
+    "rlx.gather": "axis",
+    "rlx.sum": "axes",
+    "rlx.transpose": "perm",
+    "rlx.softmax": "axis",
+    "rlx.log_softmax": "axis",
+    "rlx.layer_norm": "axes",
+    "rlx.rms_norm": "axes",
 }
 """Ops whose attribute counts the axes of their first operand, from either end."""
 
-COUNTS_OWN_AXES: Final[dict[type[Op], str]] = {ScatterAdd: "axis"}
+COUNTS_OWN_AXES: Final = {"rlx.scatter_add": "axis"}
 """The same, of their result: one update a row is `[n]`, and the table that it goes to `[n, size]`."""
 
 
@@ -73,8 +69,8 @@ def canonical_op(node: Node) -> Op:
         return Reshape(node.types[0].shape)
     if isinstance(op, Expand) and -1 in op.target:
         return Expand(node.types[0].shape)
-    output_axes = COUNTS_OWN_AXES.get(type(op))
-    name, rank = (COUNTS_AXES.get(type(op)), first.ndim) if output_axes is None else (output_axes, node.types[0].rank)
+    output_axes = COUNTS_OWN_AXES.get(op.name)
+    name, rank = (COUNTS_AXES.get(op.name), first.ndim) if output_axes is None else (output_axes, node.types[0].rank)
     if name is None:
         return op
     spelt = op.attributes()[name]

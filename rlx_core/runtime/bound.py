@@ -53,7 +53,7 @@ class BoundPrograms:
         has_donations: Whether they write to those, or to inputs.
         checked: The checked parameters; a program with another version of them binds again.
         latest: The program that ran last.
-        door: The current entry, for calls on the fast path.
+        entry_cell: The current entry, for calls on the fast path.
     """
 
     compiled: CompiledProgram
@@ -64,7 +64,7 @@ class BoundPrograms:
     checked: Params = field(factory=lambda: Params({}))
     programs: LruCache[DimBinding, BoundProgram] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
     latest: BoundProgram | None = None
-    door: Door = field(factory=Door)
+    entry_cell: Door = field(factory=Door)
     lock: Lock = field(factory=lambda: Lock("a program's sizes and parameters"))
 
     @classmethod
@@ -91,7 +91,7 @@ class BoundPrograms:
                         known[name] = known[name].view()  # a new view, even if it is the array that was passed before
             others = self.checked.immutable - checked.keys()
             self.checked = Params(known, (others | immutable) - self.donated)
-            self.door.entry = None
+            self.entry_cell.entry = None
 
     def bound(self, arrays: Sequence[np.ndarray]) -> BoundProgram:
         """Return the program for the sizes of some inputs, with the current parameters.
@@ -110,7 +110,7 @@ class BoundPrograms:
 
     def open(self, bound: BoundProgram) -> None:
         """Create the entry of a program that has just run, for the fast path: by now its frame can become the entry's."""
-        if bound.runs >= RUNS_BEFORE_ENTRY and self.door.entry is bound.entry:
+        if bound.runs >= RUNS_BEFORE_ENTRY and self.entry_cell.entry is bound.entry:
             return
         with self.lock:
             if bound.version != self.checked.version:
@@ -118,7 +118,7 @@ class BoundPrograms:
             bound.runs += 1
             if bound.runs == RUNS_BEFORE_ENTRY:
                 bound.entry = bound.program.entry(self.compiled.report.name)
-            self.door.entry = bound.entry
+            self.entry_cell.entry = bound.entry
 
     def planned(self, binding: DimBinding) -> tuple[Lir, Params]:
         """Return the plan for one binding of the sizes, and the prepared parameters of its program.

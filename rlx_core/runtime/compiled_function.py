@@ -61,7 +61,7 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         self._results = signature.results
         donated = options.get("donations") or ()
         self._straight = StraightCall.of(
-            executable.door, signature.wanted, signature.leaves, signature.results, donated
+            executable.entry_cell, signature.wanted, signature.leaves, signature.results, donated
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:

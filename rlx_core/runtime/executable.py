@@ -71,9 +71,9 @@ class Executable:
         return self._compiled.report if latest is None else self._compiled.report_for(latest.lir, latest.program)
 
     @property
-    def door(self) -> Door:
+    def entry_cell(self) -> Door:
         """The holder of the latest program's entry, for calls on the fast path."""
-        return self._shared.door
+        return self._shared.entry_cell
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -202,7 +202,7 @@ class Executable:
 
     def run_slots(self, arrays: Sequence[Any], *, outputs: Outputs | None = None) -> tuple[Any, ...]:
         """The outputs for inputs in manifest order; handles take no part."""
-        entry = self._shared.door.entry
+        entry = self._shared.entry_cell.entry
         if entry is not None and outputs is None and not self._shared.has_donations:
             result: tuple[Any, ...] = entry(*arrays)
             if result is not NotImplemented:

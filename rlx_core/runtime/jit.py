@@ -213,7 +213,7 @@ class Jitted(Generic[P, R_co]):
         executable = Executable(compiled, outputs=self._outputs or outputs, traced=traced.graph)
         inputs = tuple(i for i, leaf in enumerate(traced.leaves) if leaf.role == "input")
         tree, *_ = key
-        straight = StraightCall.of(executable.door, tree, traced.leaves, traced.results, donations)
+        straight = StraightCall.of(executable.entry_cell, tree, traced.leaves, traced.results, donations)
         return Variant(executable, traced, inputs, straight)
 
     def _kept(self, key: Any, variant: Variant, limit: int) -> Variant:

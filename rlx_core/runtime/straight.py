@@ -39,7 +39,7 @@ class StraightCall:
     """The fast path of one compiled variant.
 
     Attributes:
-        door: Holds the entry.
+        entry_cell: Holds the entry.
         structure: Structure of the arguments, as a tuple.
         is_flat: Whether each argument is one array.
         inputs: Indices of the leaves that are inputs, in the program's order.
@@ -51,7 +51,7 @@ class StraightCall:
         is_plain: Whether the arguments are the entry's inputs as they are.
     """
 
-    door: Door
+    entry_cell: Door
     structure: optree.PyTreeSpec
     is_flat: bool
     inputs: tuple[int, ...]
@@ -87,7 +87,7 @@ class StraightCall:
 
     def call(self, args: tuple[Any, ...]) -> Any:
         """Return the result of a call, or `NotImplemented` for the checked path. Not `__call__`, which takes 0.05 µs longer."""
-        entry = self.door.entry
+        entry = self.entry_cell.entry
         if entry is None:
             return NotImplemented
         inputs: Sequence[Any] | None = args if self.is_plain else self._inputs(args)

@@ -47,7 +47,7 @@ FACTS = DeviceFacts(
     driver="fake 1",
     memory_nbytes=64 << 20,
     largest_buffer=32 << 20,
-    lacks=frozenset(("c64", "c128")),
+    unsupported=frozenset(("c64", "c128")),
 )
 
 POISON = 0xFF
@@ -353,11 +353,11 @@ class LoopLanguage(Language):
         formula = formula_of(op, types)
         if formula is None:
             return "a meaning that is one loop kernel"
-        lacking = {term.dtype.name for term in formula.terms} & FACTS.lacks
+        lacking = {term.dtype.name for term in formula.terms} & FACTS.unsupported
         return f"dtypes that the device has, not {' '.join(sorted(lacking))}" if lacking else None
 
     def lacking(self, dtype: DType) -> str | None:
-        return f"{dtype}, which the device has not" if dtype.name in FACTS.lacks else None
+        return f"{dtype}, which the device has not" if dtype.name in FACTS.unsupported else None
 
     def loop(self, kernel: Kernel) -> Emitted:
         text = print_kernel(kernel)

@@ -94,7 +94,7 @@ def test_another_device_of_the_language_builds_the_source(bench: Bench, tmp_path
     [
         ({"alignment": 512}, "lies at multiples of 256 bytes, and Recorder needs 512"),
         ({"shared_nbytes": 1024}, "may share 32768 bytes in a group"),
-        ({"lacks": frozenset(("f32",))}, "computes with f32, which Recorder lacks"),
+        ({"unsupported": frozenset(("f32",))}, "computes with f32, which Recorder lacks"),
     ],
 )
 def test_a_device_that_has_less_is_passed_over_by_name(

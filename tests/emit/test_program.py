@@ -307,7 +307,7 @@ def test_plain_calls_go_straight_to_the_program_and_others_are_checked(bench: An
     f = bench.jit(waves)
     for _ in range(3):
         f(X)
-    door = f.executables[0].door
+    door = f.executables[0].entry_cell
     assert door.entry is not None
     assert door.entry(X.astype(np.float64)) is NotImplemented
     assert door.entry(bench.put(X[:2])) is NotImplemented

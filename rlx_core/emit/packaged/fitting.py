@@ -82,5 +82,5 @@ class Wanted:
         missing = sorted({*self.features} - facts.features)
         if missing:
             return f"may use {', '.join(missing)}, which {facts.name} has not"
-        lacking = sorted({*self.dtypes} & facts.lacks)
+        lacking = sorted({*self.dtypes} & facts.unsupported)
         return f"computes with {', '.join(lacking)}, which {facts.name} lacks" if lacking else None

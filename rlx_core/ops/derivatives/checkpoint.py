@@ -61,11 +61,11 @@ class Later(Op):
         return g, *[ZERO] * len(after)
 
     def jvp(self, t: Sequence[Value | Zero], x: Value, *after: Value, y: Value) -> Any:
-        return t[0] if isinstance(t[0], Zero) else later(t[0], *after)
+        return t[0] if isinstance(t[0], Zero) else value_after(t[0], *after)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
         first = x[0] if is_batched[0] else all_batched(size, x[:1], [False])[0]
-        return later(first, *x[1:])
+        return value_after(first, *x[1:])
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
         return offset, strides
@@ -77,7 +77,7 @@ class Later(Op):
         yield Sample("f16[2, 2]", "f32[]")
 
 
-later = op_function(Later)
+value_after = op_function(Later)
 
 
 @define_op
@@ -121,7 +121,7 @@ class Checkpoint(Inlined, Op):
         cotangents = [c for c in as_results(g) if not isinstance(c, Zero)]
         residuals = as_results(y)[len(self.body.outputs) - self.saved :]
         pull = with_values_given(nested().vjp_of(with_values_marked(self.body, self.saved), wrt))
-        again = [v if isinstance(v.node.op, Param | Constant) else later(v, *cotangents) for v in x]
+        again = [v if isinstance(v.node.op, Param | Constant) else value_after(v, *cotangents) for v in x]
         results = iter(results_of(pull, (*again, *residuals, *cotangents)))
         return tuple(next(results) if v.dtype.is_differentiable else ZERO for v in x)
 

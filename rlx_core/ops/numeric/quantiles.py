@@ -57,7 +57,7 @@ def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @checked_call
 def nanquantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
-    """`quantile` of the elements that are not NaN; NaN if there are none."""
+    """`quantile` of the elements that are not NaN; NaN if all are."""
     return _quantile("nanquantile", x, q, 1, axis, keepdims, method, passes_nan=True)
 
 

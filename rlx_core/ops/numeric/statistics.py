@@ -72,7 +72,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
     Args:
         y: f[.., n, ..].
-        x: The coordinates of the points: a vector of n, or of the shape of `y`; without it they are `dx` apart.
+        x: The coordinates of the points: a vector of n, or of the shape of `y`; without it their distance is `dx`.
         dx: The distance of adjacent points.
         axis: The axis of integration.
     """

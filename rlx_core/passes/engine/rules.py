@@ -47,18 +47,18 @@ class Match:
     Attributes:
         graph: The graph as it was before this round.
         root: The node that would be replaced.
-        found: The bindings of the variables, in that graph.
+        bindings: The bindings of the variables, in that graph.
         placed: Old value → value in the graph being built.
     """
 
     graph: Graph
     root: Node
-    found: PatternMatch
+    bindings: PatternMatch
     placed: Mapping[Value, Value]
 
     def __getitem__(self, name: str) -> Any:
         """Return the value or the attribute that a variable is bound to, in the graph before this round."""
-        return self.found.values[name] if name in self.found.values else self.found.attributes[name]
+        return self.bindings.values[name] if name in self.bindings.values else self.bindings.attributes[name]
 
     def new(self, value: Value) -> Value:
         """Return the value in the graph being built for a value of the old graph; right sides are built from these."""
@@ -72,11 +72,15 @@ class Match:
     @property
     def inner(self) -> tuple[Node, ...]:
         """The nodes that the pattern covers except the root, constants left out."""
-        return tuple(n for n in self.found.nodes if n is not self.root)
+        return tuple(n for n in self.bindings.nodes if n is not self.root)
 
     def arguments(self) -> dict[str, Any]:
         """Variables by name, values as they are in the graph being built."""
-        return {**{n: self.placed[v] for n, v in self.found.values.items()}, **self.found.attributes, "match": self}
+        return {
+            **{n: self.placed[v] for n, v in self.bindings.values.items()},
+            **self.bindings.attributes,
+            "match": self,
+        }
 
 
 @frozen

@@ -110,7 +110,7 @@ _KINDS: Final[Mapping[Any, tuple[Callable[[Any], bool], str]]] = {
 
 
 def value_of(value: Any, kind: Any, key: str, faults: list[ConfigFault]) -> Any:
-    """Return a value as its record takes it; what is wrong with it is added to `faults`."""
+    """Return a value as its record takes it; errors are added to `faults`."""
     origin, arguments = get_origin(kind), get_args(kind)
     if len(faults) > MAX_FAULTS or (value is None and NoneType in arguments):
         return None
@@ -142,7 +142,7 @@ def value_of(value: Any, kind: Any, key: str, faults: list[ConfigFault]) -> Any:
 
 
 def record_of(table: Any, cls: type[Any], path: str, faults: list[ConfigFault]) -> Any:
-    """Return the record of a table whose keys may be written with hyphens; what is wrong with it is added to `faults`."""
+    """Return the record of a table whose keys may be written with hyphens; errors are added to `faults`."""
     if not isinstance(table, Mapping):
         faults.append(ConfigFault(path, f"found {shown(table)}, wanted a table"))
         return None

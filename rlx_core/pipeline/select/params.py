@@ -17,7 +17,7 @@ _versions: Final = count(1)
 
 
 class Params(dict[str, Any]):
-    """One version of the parameters: checked or prepared arrays by name, and copies that programs made of them.
+    """One version of the parameters: checked or prepared arrays by name, and their copies in programs.
 
     Several programs may be bound to the same object, one for each combination of sizes. What one of them derives from a value
     alone is cached in one of the three mappings, where the others reuse it.

@@ -52,7 +52,7 @@ def entry_of(fast: Any) -> Callable[..., Any]:
 
 
 def is_open(fast: Any) -> bool:
-    return fast.executables[-1].door.entry is not None
+    return fast.executables[-1].entry_cell.entry is not None
 
 
 def opened(fast: Any, *args: Any) -> Any:

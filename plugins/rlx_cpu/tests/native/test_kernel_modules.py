@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from rlx_cpu.backend import kernel_table
 from rlx_cpu.kernels.table import MODULES as NUMPY_MODULES
 from rlx_cpu.kernels.table import kernels
 from rlx_cpu.native.table import MODULES, native
-from rlx_cpu.tier import kernel_table, reason_without
+from rlx_cpu.tier import reason_without
 
 
 def module_of(run: Any) -> str:

@@ -94,7 +94,7 @@ class CudaBackend(GpuBackend):
         group_size=1024,
         shared_nbytes=48 << 10,
         subgroup=32,
-        lacks=frozenset(("c64", "c128")),
+        unsupported=frozenset(("c64", "c128")),
         features=nvrtc.units_of(USUAL) | {library.FEATURE},
     )
     """The minimum properties of recent NVIDIA GPUs."""

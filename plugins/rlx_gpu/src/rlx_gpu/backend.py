@@ -59,7 +59,7 @@ class GpuBackend(DeviceBackend):
     def language_in(self, dialect: GpuDialect, device: Device) -> GpuLanguage:
         """Return a dialect as the language of a device."""
         facts = device.facts
-        return GpuLanguage(dialect, self.machine(device), self.level_of(device), facts.lacks, facts.features)
+        return GpuLanguage(dialect, self.machine(device), self.level_of(device), facts.unsupported, facts.features)
 
     def rows(self, table: DeviceTable, language: Language) -> None:
         assert isinstance(language, GpuLanguage), "it is what this backend made"

@@ -36,7 +36,7 @@ class GpuLanguage(Language):
         dialect: The language.
         machine: The device properties that schedules depend on.
         level: The name of the language for `emit`.
-        lacks: Names of dtypes that the device does not support, although the language does.
+        unsupported: Names of dtypes that the device does not support, although the language does.
         features: The device's features.
     """
 
@@ -45,10 +45,15 @@ class GpuLanguage(Language):
         dialect: GpuDialect,
         machine: Machine,
         level: Level,
-        lacks: Collection[str] = (),
+        unsupported: Collection[str] = (),
         features: frozenset[str] = frozenset(),
     ) -> None:
-        self.dialect, self.machine, self._lacks, self.features = dialect, machine, frozenset(lacks), features
+        self.dialect, self.machine, self._unsupported, self.features = (
+            dialect,
+            machine,
+            frozenset(unsupported),
+            features,
+        )
         self.scalars = scalars_of(dialect)
         self.has_one_entry = dialect.one_entry
         self._level = level
@@ -65,7 +70,7 @@ class GpuLanguage(Language):
         formula = formula_of(op, types)
         if formula is None:
             return "a meaning that is one loop kernel"
-        lacking = {term.dtype.name for term in formula.terms} & self._lacks
+        lacking = {term.dtype.name for term in formula.terms} & self._unsupported
         if lacking:
             return f"dtypes that the device has, not {' '.join(sorted(lacking))}"
         limit = self.dialect.most_arguments
@@ -99,7 +104,7 @@ class GpuLanguage(Language):
 
     def lacking(self, dtype: DType) -> str | None:
         """Return the reason why values of a dtype cannot be computed, after "needs …"; `None` if they can."""
-        return f"{dtype}, which the device has not" if dtype.name in self._lacks else self.dialect.refusal(dtype)
+        return f"{dtype}, which the device has not" if dtype.name in self._unsupported else self.dialect.refusal(dtype)
 
     def module(self, functions: Sequence[Function]) -> str:
         entries = [gpu_functions.Function(f.text, f.parts, gpu_functions.Launch(f.name, 1, 1, ())) for f in functions]

@@ -16,7 +16,7 @@ USUAL = DeviceFacts(
     group_size=1024,
     shared_nbytes=32 << 10,
     subgroup=32,
-    lacks=UNSUPPORTED,
+    unsupported=UNSUPPORTED,
 )
 """The minimum properties of Apple's GPUs since the M1."""
 
@@ -35,5 +35,5 @@ def facts_of(device: Any) -> DeviceFacts:
         group_size=min(1024, int(device.maxThreadsPerThreadgroup().width)),
         shared_nbytes=int(device.maxThreadgroupMemoryLength()),
         subgroup=32 if device.supportsFamily_(Metal.MTLGPUFamilyApple7) else None,
-        lacks=UNSUPPORTED,
+        unsupported=UNSUPPORTED,
     )

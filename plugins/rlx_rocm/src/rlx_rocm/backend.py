@@ -31,7 +31,7 @@ class RocmBackend(GpuBackend):
         memory_nbytes=16 << 30,
         largest_buffer=4 << 30,
         shared_nbytes=64 << 10,
-        lacks=frozenset(("c64", "c128")),
+        unsupported=frozenset(("c64", "c128")),
     )
     """The minimum properties of recent AMD GPUs."""
 

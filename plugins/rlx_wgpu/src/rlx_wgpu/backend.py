@@ -13,7 +13,7 @@ from rlx_core.pipeline.select.backend import Level
 from rlx_gpu.backend import GpuBackend
 from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.wgsl import WGSL, WGSL_WIDE
-from rlx_wgpu.limits import LACKS
+from rlx_wgpu.limits import UNSUPPORTED
 from rlx_wgpu.plugin import INSTALL_WGPU, OLDEST
 
 
@@ -29,7 +29,7 @@ class WgpuBackend(GpuBackend):
         memory_nbytes=1 << 27,
         largest_buffer=1 << 27,
         shared_nbytes=16 << 10,
-        lacks=LACKS,
+        unsupported=UNSUPPORTED,
     )
     """The minimum properties of every WebGPU device."""
 

@@ -16,7 +16,7 @@ from attrs import frozen
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.errors import DeviceUnavailableError, Fact
-from rlx_wgpu.limits import FEATURES, LACKS, limits_of
+from rlx_wgpu.limits import FEATURES, UNSUPPORTED, limits_of
 
 _RANKS: Final = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
 """The rank of each adapter type; all other types rank just before CPUs."""
@@ -98,7 +98,7 @@ def _described(adapter: wgpu.GPUAdapter) -> Found:
         largest_buffer=limits.memory_nbytes,
         group_size=limits.group_size,
         shared_nbytes=limits.shared_nbytes,
-        lacks=LACKS,
+        unsupported=UNSUPPORTED,
         features=frozenset(FEATURES) & adapter.features,
     )
     return Found(adapter, facts, _RANKS.get(info["adapter_type"], 2))

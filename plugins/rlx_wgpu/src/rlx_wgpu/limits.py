@@ -22,7 +22,7 @@ REQUESTED: Final = (
 FEATURES: Final = ("shader-int64",)
 """The features that are requested if the adapter supports them."""
 
-LACKS: Final = frozenset(("f64", "c64", "c128"))
+UNSUPPORTED: Final = frozenset(("f64", "c64", "c128"))
 """Dtypes that WGSL does not support."""
 
 _ADDRESSES: Final = 1 << 32

@@ -91,7 +91,7 @@ def agree(bench: Bench, program: OpProgram) -> list[str]:
         AssertionError: They differ.
         Skip: It runs on the host.
     """
-    missing_dtypes = bench.device.facts.lacks
+    missing_dtypes = bench.device.facts.unsupported
     for value in (*program.graph.inputs, *program.graph.outputs):
         if value.dtype.name in missing_dtypes:
             raise Skip(f"the device has no {value.dtype}")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from harness import WIDTHS, kernel
 from llvmlite import binding as llvm
-from rlx_cpu.native.kernels import native
 
 import rlx_core as rlx
 import rlx_cpu.plugin
@@ -27,6 +26,7 @@ from rlx_core.testing.cases import programs
 from rlx_cpu.native.llvm.isa import ISAS
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.loops.rows import emit_loop
+from rlx_cpu.native.table import native
 
 HOST = PluginHost([rlx_cpu.plugin])
 SETS = list(WIDTHS)

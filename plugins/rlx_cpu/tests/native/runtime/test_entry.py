@@ -104,7 +104,7 @@ def test_a_donated_argument_comes_back_with_its_next_value() -> None:
 
 def test_donated_arguments_that_cannot_be_overwritten_are_copied() -> None:
     fast = opened(jitted(step, donate="p"), np.ones(8, "f4"), np.ones(8, "f4"))
-    entry = fast.executables[0].door.entry
+    entry = fast.executables[0].entry_cell.entry
     fixed, both = np.ones(8, "f4"), np.ones(12, "f4")
     fixed.flags.writeable = False
     for p, g in ((fixed, np.ones(8, "f4")), (both[:8], both[4:]), (both[:8], both[:8]), (both[4:], both[:8])):
@@ -129,7 +129,7 @@ def test_a_fault_is_raised_with_its_line_every_time_and_the_next_call_is_fine() 
     fast = jitted(lambda x, i: rlx.take(x, i, axis=0) * 2.0)
     good, bad = np.array([0, 3]), np.array([0, 9])
     opened(fast, X, good)
-    entry = fast.executables[0].door.entry
+    entry = fast.executables[0].entry_cell.entry
     for _ in range(3):
         with pytest.raises(IndexRangeError, match="index 9") as raised:
             entry(X, bad)

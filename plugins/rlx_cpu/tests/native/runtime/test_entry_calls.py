@@ -17,9 +17,9 @@ def test_parameters_bound_anew_are_seen_by_the_next_call() -> None:
     for number in range(6):
         np.testing.assert_allclose(fast(X), X @ (W + number), rtol=1e-4, atol=1e-4)  # 16 products in f32
         np.testing.assert_array_equal(clone.run({"x": X})[0], fast(X))
-        assert fast.executable.door.entry is not None
+        assert fast.executable.entry_cell.entry is not None
         fast.rebind(w=W + np.float32(number + 1))
-        assert clone.door.entry is None
+        assert clone.entry_cell.entry is None
 
 
 def test_a_template_serves_every_size_with_one_frame_each() -> None:

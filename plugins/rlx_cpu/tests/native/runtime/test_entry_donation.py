@@ -33,7 +33,7 @@ def test_an_entry_donates_and_the_result_is_in_the_same_memory() -> None:
     fast = opened(jitted(step, donate="p"), G, G)
     p = array()
     memory = p._array.ctypes.data
-    (result,) = fast.executables[0].door.entry(p, G)
+    (result,) = fast.executables[0].entry_cell.entry(p, G)
     assert type(result) is HostArray
     assert result._array.ctypes.data == memory
     np.testing.assert_array_equal(result, np.full(8, 0.5, "f4"))
@@ -57,7 +57,7 @@ def test_elements_with_another_reference_are_refused_and_copied(name: str) -> No
     p = array()
     other = SHARED[name](p)
     before = np.copy(other)
-    assert fast.executables[0].door.entry(p, G) is NotImplemented
+    assert fast.executables[0].entry_cell.entry(p, G) is NotImplemented
     assert not p.is_donated
     np.testing.assert_array_equal(fast(p, G), np.full(8, 0.5, "f4"))
     assert p.is_donated
@@ -65,7 +65,7 @@ def test_elements_with_another_reference_are_refused_and_copied(name: str) -> No
 
 
 def test_an_array_that_is_a_view_is_refused_and_one_over_foreign_memory_is_not() -> None:
-    entry = opened(jitted(step, donate="p"), G, G).executables[0].door.entry
+    entry = opened(jitted(step, donate="p"), G, G).executables[0].entry_cell.entry
     memory = bytearray(np.ones(8, "f4").tobytes())
     assert entry(HostArray(np.ones(16, "f4")[:8]), G) is NotImplemented
     np.testing.assert_array_equal(entry(HostArray(np.frombuffer(memory, "f4")), G)[0], np.full(8, 0.5, "f4"))
@@ -75,7 +75,7 @@ def test_an_array_that_is_a_view_is_refused_and_one_over_foreign_memory_is_not()
 def test_an_array_that_is_given_twice_is_refused(size: int) -> None:
     fast = opened(jitted(lambda a, b: (a + 1, b * 2), donate=("a", "b")), G[:size], G[:size])
     x = array(3, size)
-    assert fast.executables[0].door.entry(x, x) is NotImplemented
+    assert fast.executables[0].entry_cell.entry(x, x) is NotImplemented
     with pytest.raises(DonatedError, match="donated twice"):
         fast(x, x)
     assert not x.is_donated
@@ -83,7 +83,7 @@ def test_an_array_that_is_given_twice_is_refused(size: int) -> None:
 
 def test_a_refused_call_donates_nothing() -> None:
     fast = opened(jitted(lambda a, b: (a + 1, b * 2), donate=("a", "b")), G, G)
-    entry = fast.executables[0].door.entry
+    entry = fast.executables[0].entry_cell.entry
     donated = array()
     fast(donated, array())
     empty = HostArray.__new__(HostArray)
@@ -131,7 +131,7 @@ def test_a_call_that_raises_has_donated_its_arguments() -> None:
 
 def test_donating_leaves_no_reference_behind() -> None:
     fast = opened(jitted(lambda p, q: (p + q, rlx.sum(q)), donate=("p", "q")), G, G)
-    entry = fast.executables[0].door.entry
+    entry = fast.executables[0].entry_cell.entry
     shared = array()
     objects = [np.dtype("f4"), np.ndarray, HostArray, NotImplemented, shared._data, fast, entry]
     gc.collect()

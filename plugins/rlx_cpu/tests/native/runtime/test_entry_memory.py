@@ -20,13 +20,13 @@ def test_reference_counts_are_what_they_were() -> None:
     fast = opened(jitted(step, donate="p"), np.ones(8, "f4"), np.ones(8, "f4"))
     exp = opened(jitted(lambda x: (rlx.exp(x), x)), X)
     p, g = np.ones(8, "f4"), np.zeros(8, "f4")
-    objects = (p, g, X, np.dtype("f4"), np.ndarray, NotImplemented, fast, exp, exp.executables[0].door.entry)
+    objects = (p, g, X, np.dtype("f4"), np.ndarray, NotImplemented, fast, exp, exp.executables[0].entry_cell.entry)
     gc.collect()
     before = [sys.getrefcount(o) for o in objects]
     for _ in range(100_000):
         fast(p, g)
         exp(X)
-        exp.executables[0].door.entry(1)
+        exp.executables[0].entry_cell.entry(1)
     gc.collect()
     after = [sys.getrefcount(o) for o in objects]
     # Other threads of the test process may hold a dtype for a moment; a leak would be 100,000.

@@ -59,7 +59,7 @@ def test_what_is_not_plain_is_refused_and_served_by_the_checked_road(name: str) 
     fast = rlx.compile(lambda x: rlx.exp(x) * 2.0, rlx.spec("f32[4, 16]"), host=HOST, target="cpu")
     expected = np.copy(fast(X))
     fast(X)
-    entry = fast.executable.door.entry
+    entry = fast.executable.entry_cell.entry
     assert entry is not None
     odd = NOT_PLAIN[name](X)
 
@@ -95,7 +95,7 @@ def test_a_donated_numpy_array_is_copied_whether_or_not_a_parameter_overlaps_it(
         np.testing.assert_array_equal(found, np.full((2, 3), 2, "f4"))
         assert not np.shares_memory(found, room)
         np.testing.assert_array_equal(room, 1)
-    assert fast.door.entry is not None
+    assert fast.entry_cell.entry is not None
 
 
 def test_a_program_that_writes_to_a_parameter_has_no_entry() -> None:
@@ -103,7 +103,7 @@ def test_a_program_that_writes_to_a_parameter_has_no_entry() -> None:
     fast.set_params({"w": np.ones((2, 3), "f4")})
     for _ in range(3):
         fast.run({"x": X[:2, :3].copy()})
-    assert fast.door.entry is None
+    assert fast.entry_cell.entry is None
     assert fast.report.checked == "parameter w is donated"
 
 
@@ -135,7 +135,7 @@ def test_bfloat16_arrays_are_plain_if_their_program_is_native() -> None:
 
 def test_a_profile_keeps_calls_on_the_checked_road() -> None:
     fast = opened(jitted(lambda x: rlx.exp(x)), X)
-    entry = fast.executables[0].door.entry
+    entry = fast.executables[0].entry_cell.entry
     with profiled() as profile:
         assert entry(X) is NotImplemented
         fast(X)

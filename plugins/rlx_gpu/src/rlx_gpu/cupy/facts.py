@@ -20,6 +20,6 @@ def facts_of(properties: Mapping[str, Any], *, name: str, driver: str, feature: 
         shared_nbytes=int(properties["sharedMemPerBlock"]),
         units=int(properties["multiProcessorCount"]),
         subgroup=int(properties["warpSize"]),
-        lacks=frozenset(("c64", "c128")),
+        unsupported=frozenset(("c64", "c128")),
         features=frozenset((feature,)),
     )

@@ -27,7 +27,7 @@ USUAL: Final = DeviceFacts(
     group_size=1024,
     shared_nbytes=64 << 10,
     subgroup=32,
-    lacks=frozenset(("c64", "c128")),
+    unsupported=frozenset(("c64", "c128")),
     features=frozenset((FEATURE,)),
 )
 """The minimum properties of recent AMD GPUs; the two halves of a wavefront of 64 threads also run in lockstep."""

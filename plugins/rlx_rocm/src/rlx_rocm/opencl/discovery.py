@@ -106,6 +106,6 @@ def _described(device: cl.Device) -> Found:
         shared_nbytes=device.local_mem_size,
         units=device.max_compute_units,
         is_processor=is_cpu,
-        lacks=frozenset(unsupported),
+        unsupported=frozenset(unsupported),
     )
     return Found(device, facts, 2 if is_cpu else 0 if is_amd else 1)

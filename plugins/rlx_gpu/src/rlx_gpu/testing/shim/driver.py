@@ -280,7 +280,7 @@ def facts_of(dialect: Dialect, features: frozenset[str] = frozenset()) -> Device
         shared_nbytes=dialect.shared_nbytes,
         units=1,
         subgroup=32,
-        lacks=frozenset(unsupported),
+        unsupported=frozenset(unsupported),
         features=features,
     )
 
