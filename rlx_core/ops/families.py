@@ -83,6 +83,22 @@ FAMILIES: Final[Mapping[str, str]] = {
 }
 """Module of `rlx_core.ops` → the names of its ops, without the domain, in the order of the module."""
 
+REMOVED: Final[Mapping[str, str]] = {
+    "batch_norm_inference_backward": "beta gamma mean var x",
+    "complex_norm_sq": "backward",
+    "fused": "attention_block transformer_layer",
+    "group_norm_backward": "beta gamma",
+    "layer_norm_backward": "gamma",
+    "max_pool": "backward",
+    "rms_norm_backward": "beta gamma",
+}
+"""Ops of earlier versions that are compositions of other ops now, by prefix; files of those versions may contain them."""
+
+
+def removed_ops() -> frozenset[str]:
+    """Return the full names of the ops of earlier versions."""
+    return frozenset(f"rlx.{prefix}_{end}" for prefix, ends in REMOVED.items() for end in ends.split())
+
 
 def found_families() -> dict[str, str]:
     """Return the same table, read from the modules; this imports all of them."""

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from rlx_core import ir
+from rlx_core import __version__, ir
 from rlx_core.contributions import Contribution, KernelSpec, OpSpec, PassSpec, RuleSpec
+from rlx_core.errors import UnknownNameError
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
+from rlx_core.ops.families import removed_ops
 from rlx_core.passes import engine
 from rlx_core.pipeline import select
 from rlx_core.pipeline.select.backend import Backend
@@ -39,7 +41,13 @@ def load_op(host: PluginHost, name: str) -> type[Op]:
 
     Raises:
         PluginError: It does not load, or is no op that can be used; and see `Registry.require`.
+        UnknownNameError: An earlier version had the op.
     """
+    if name in removed_ops():
+        raise UnknownNameError(
+            f"{name}: an op of an earlier version; rlx {__version__} computes it by other ops",
+            hint="trace the function again with this version, and save it",
+        )
     registry = host.activate_for(*conditions_of("ops", name))
     kind = "blocks" if name in registry.blocks and name not in registry.ops else "ops"
     spec = host.require(kind, name)

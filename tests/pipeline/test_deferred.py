@@ -85,7 +85,8 @@ import numpy as np
 import rlx_core as rlx
 x = np.ones((2, 3), np.float32)
 rlx.jit(lambda x: x + 1, config={"cache": {"disk": False}})(x)
-print([name in sys.modules for name in ("rlx_core.passes.recognise.softmax", "rlx_core.ops.fourier.fourier", "rlx_core.ops.attention")])
+names = ("rlx_core.passes.recognise.softmax", "rlx_core.ops.fourier.fourier", "rlx_core.ops.attention")
+print([name in sys.modules for name in names])
 rlx.jit(lambda x: rlx.exp(x) / rlx.sum(rlx.exp(x), axis=1, keepdims=True), config={"cache": {"disk": False}})(x)
 print("rlx_core.passes.recognise.softmax" in sys.modules)
 """
