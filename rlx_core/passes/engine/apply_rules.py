@@ -23,6 +23,8 @@ from rlx_core.passes.engine.rules import Accepts, Declined, Match, RewriteRule, 
 from rlx_core.passes.engine.splice import Draft
 from rlx_core.passes.engine.sweep import sweep
 
+__all__ = ["ROUNDS", "apply_rules", "explain", "pass_of"]
+
 ROUNDS: Final = 16
 """Default of the maximum number of rounds."""
 

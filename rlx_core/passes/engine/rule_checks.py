@@ -20,6 +20,8 @@ from rlx_core.passes.engine.apply_rules import apply_rules
 from rlx_core.passes.engine.rules import RewriteRule, RuleSet, instantiate
 from rlx_core.system.records import frozen
 
+__all__ = ["Checked", "check_rule"]
+
 
 @frozen
 class Checked:

@@ -23,6 +23,8 @@ from rlx_core.plugins.use import owner_of
 from rlx_core.system.budget import current_work
 from rlx_core.system.records import frozen
 
+__all__ = ["PassEvent", "PassRun", "PassesRun", "Watch", "run_passes"]
+
 Listener = Callable[["PassEvent"], None]
 Printer = Callable[[str, Graph], None]
 Check = Callable[[Graph, IrStage], None]

@@ -23,6 +23,8 @@ from rlx_core.pipeline.config.trust import anchored, expect_trusted, is_foreign
 from rlx_core.system import private
 from rlx_core.system.records import frozen
 
+__all__ = ["Sources", "file_table", "find_config", "load_config", "read_sources", "read_table"]
+
 # -------------------------------------------------------------------------------------------- front
 
 
