@@ -191,7 +191,7 @@ class Emitted:
     parts: int = 0
     prologue: str | None = None
     notes: Mapping[str, Any] = field(factory=dict)
-    flops: int | None = None
+    flops: int | None = field(default=None, repr=False)
     words: tuple[str, ...] = field(default=(), repr=False)
     foreign: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
