@@ -72,7 +72,7 @@ test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick
 	$(PYTEST) -m "not slow" --cases $(CASES) --rlx-samples=one
 
 # What is slow of these runs in `make test-devices`, and nowhere else.
-ON_DEVICES := $(wildcard $(patsubst %,%/tests,plugins/rlx_gpu $(DEVICES) $(BARE)))
+ON_DEVICES := tests/device $(wildcard $(patsubst %,%/tests,plugins/rlx_gpu $(DEVICES) $(BARE)))
 # What reads other systems' models; what is slow of that runs in `make test-models`.
 READERS := $(wildcard plugins/rlx_onnx plugins/rlx_models plugins/rlx_torch plugins/rlx_jax)
 test-all: $(VENV)/.test $(if $(CHECKED),,check) ## Lint, strict types and every test with all its cases, but slow ones on devices and of models (30 to 50 minutes on 2 cores); PART=1/2: half of it
