@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +49,13 @@ def has_any(graph: Graph, names: frozenset[str]) -> bool:
     """Return whether a program or a graph inside it has an op of one of these names, or of a class that is derived from one."""
     ops = {*op_types(graph)}
     return any(not names.isdisjoint(names_of(op)) for op in ops)  # type: ignore[arg-type]  # a class is hashable
+
+
+def made_ops(passes: Iterable[Any], graph: Graph) -> Iterator[tuple[type[Op], ...]]:
+    """Yield the ops of each fusion pass that a program needs: the pass asks the target whether it has kernels of any of them."""
+    for each in passes:
+        needed = each.imported if isinstance(each, DeferredPass) and has_any(graph, each.ops) else each
+        yield getattr(needed, "makes", ())
 
 
 def op_types(graph: Graph) -> Iterator[type[Op]]:

@@ -128,6 +128,8 @@ class Job:
         with self.timed("kernels"):  # or the first pass that asks the target would seem to take as long as its import
             for op in {type(node.op) for node in self.graph.nodes}:
                 self.target.kernels.load(op)
+            for ops in pipeline.deferred.made_ops((p.record for p in plan.passes), self.graph):
+                any(self.target.kernels.claims(op) for op in ops)  # the pass asks the same, which imports these kernels
         with self.timed("passes"):
             run = plan.run(self.graph, watch_for(self.configuration.printing, self.events))
         fusion = engine.fusion_report.fusion_report(self.graph, run, plan.imported_passes)
