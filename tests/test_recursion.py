@@ -33,7 +33,6 @@ BOUNDED = {
         "rlx_core/passes/engine/base.py": "each_graph each_graph.change",
         "rlx_core/passes/lower_hir.py": "blocks_in",
         "rlx_core/pipeline/compile.py": "domains_of",
-        "rlx_core/pipeline/deferred.py": "op_types",
         "rlx_core/pipeline/legalize.py": "one_round legal_bodies legal_bodies.change survey",
         "rlx_core/pipeline/planning/planner.py": "_draft _step _nested",
         "rlx_core/pipeline/planning/verify_steps.py": "step_faults",

@@ -43,14 +43,17 @@ def load_op(host: PluginHost, name: str) -> type[Op]:
         PluginError: It does not load, or is no op that can be used; and see `Registry.require`.
         UnknownNameError: An earlier version had the op.
     """
-    if name in removed_ops():
+    registry = host.activate_for(*conditions_of("ops", name))
+    kind = "blocks" if name in registry.blocks and name not in registry.ops else "ops"
+    try:
+        spec = host.require(kind, name)
+    except UnknownNameError as error:
+        if name not in removed_ops():
+            raise
         raise UnknownNameError(
             f"{name}: an op of an earlier version; rlx {__version__} computes it by other ops",
             hint="trace the function again with this version, and save it",
-        )
-    registry = host.activate_for(*conditions_of("ops", name))
-    kind = "blocks" if name in registry.blocks and name not in registry.ops else "ops"
-    spec = host.require(kind, name)
+        ) from error
     registry = host.registry()
     op: type[Op] = registry.load(kind, name, expectation(kind, spec, registry))
     return op

@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import field
 
-from rlx_core.ir.graph import Graph, nested_graphs
-from rlx_core.ir.op import Op, names_of
+from rlx_core.ir.graph import Graph
+from rlx_core.ir.op import Op
 from rlx_core.passes.engine.base import Context, Pass, Result
 from rlx_core.system.records import frozen
 
@@ -35,6 +35,10 @@ class DeferredPass(Pass):
     def is_imported(self) -> bool:
         return "imported" in vars(self)
 
+    def is_needed(self, graph: Graph) -> bool:
+        """Return whether a program has one of the ops, in itself or in a nested graph."""
+        return not self.ops.isdisjoint(graph.op_names)
+
     def options(self) -> dict[str, Any]:
         return self.imported.options()
 
@@ -42,25 +46,11 @@ class DeferredPass(Pass):
         return repr(self.imported)
 
     def run(self, graph: Graph, context: Context) -> Result:
-        return self.imported.run(graph, context) if has_any(graph, self.ops) else Result.unchanged(graph)
-
-
-def has_any(graph: Graph, names: frozenset[str]) -> bool:
-    """Return whether a program or a graph inside it has an op of one of these names, or of a class that is derived from one."""
-    ops = {*op_types(graph)}
-    return any(not names.isdisjoint(names_of(op)) for op in ops)  # type: ignore[arg-type]  # a class is hashable
+        return self.imported.run(graph, context) if self.is_needed(graph) else Result.unchanged(graph)
 
 
 def made_ops(passes: Iterable[Any], graph: Graph) -> Iterator[tuple[type[Op], ...]]:
     """Yield the ops of each fusion pass that a program needs: the pass asks the target whether it has kernels of any of them."""
     for each in passes:
-        needed = each.imported if isinstance(each, DeferredPass) and has_any(graph, each.ops) else each
+        needed = each.imported if isinstance(each, DeferredPass) and each.is_needed(graph) else each
         yield getattr(needed, "makes", ())
-
-
-def op_types(graph: Graph) -> Iterator[type[Op]]:
-    """Yield the classes of the ops of a graph and of the graphs inside it."""
-    for node in graph.nodes:
-        yield type(node.op)
-        for nested in nested_graphs(node.op).values():
-            yield from op_types(nested)

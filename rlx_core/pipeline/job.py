@@ -129,7 +129,7 @@ class Job:
             for op in {type(node.op) for node in self.graph.nodes}:
                 self.target.kernels.load(op)
             for ops in pipeline.deferred.made_ops((p.record for p in plan.passes), self.graph):
-                any(self.target.kernels.claims(op) for op in ops)  # the pass asks the same, which imports these kernels
+                engine.fusion.claims(plan.context, ops)  # as the pass will: this imports the kernels
         with self.timed("passes"):
             run = plan.run(self.graph, watch_for(self.configuration.printing, self.events))
         fusion = engine.fusion_report.fusion_report(self.graph, run, plan.imported_passes)

@@ -12,7 +12,7 @@ from rlx_core.errors import UnknownNameError, nearest
 from rlx_core.ir.dims import Expr, SizeGuard, SizeSymbol, free_symbols
 from rlx_core.ir.graph.leaves import GraphArgument, Input, Param
 from rlx_core.ir.graph.values import Node, Value
-from rlx_core.ir.op import Op
+from rlx_core.ir.op import Op, names_of
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.registered import Registered
 from rlx_core.ir.shown import Drawn
@@ -66,6 +66,13 @@ class Graph(Travels, Drawn):
     def bodies(self) -> tuple[Graph, ...]:
         """The graphs among the attributes of the nodes, in order."""
         return tuple(body for node in self.nodes for body in nested_graphs(node.op).values())
+
+    @cached_property
+    def op_names(self) -> frozenset[str]:
+        """The names of the ops, and of the classes that they derive from; those of nested graphs too."""
+        types = {type(node.op) for node in self.nodes}
+        names = (names_of(each) for each in types)  # type: ignore[arg-type]  # a class is hashable
+        return frozenset[str]().union(*names, *(body.op_names for body in self.bodies))
 
     @cached_property
     def alike(self) -> tuple[int, ...]:

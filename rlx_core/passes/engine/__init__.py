@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from rlx_core.public import lazy_modules
 
 if TYPE_CHECKING:
-    from rlx_core.passes.engine import base, fusion_report, rules, runner
+    from rlx_core.passes.engine import base, fusion, fusion_report, rules, runner
 
-__all__ = ["base", "fusion_report", "rules", "runner"]
+__all__ = ["base", "fusion", "fusion_report", "rules", "runner"]
 
 if not TYPE_CHECKING:  # a program from a cache runs no pass
     __getattr__, __dir__ = lazy_modules(__name__, __all__)
