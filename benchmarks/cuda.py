@@ -32,7 +32,7 @@ DTYPES = {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 
 @frozen
-class Case:
+class CudaCase:
     """A program for both systems.
 
     Attributes:
@@ -53,7 +53,7 @@ class Case:
 
 
 @frozen
-class Row:
+class ResultRow:
     """The times of a case in microseconds per call; `None` where there is no peer, and rlx's where the case failed.
 
     Attributes:
@@ -74,12 +74,12 @@ class Row:
         return self.rlx / min(peers) if peers and self.rlx is not None else None
 
 
-def cases(scale: int) -> list[Case]:
+def cases(scale: int) -> list[CudaCase]:
     """All cases, with axes divided by `scale`."""
-    rows: list[Case] = []
+    rows: list[CudaCase] = []
 
     def add(name: str, ours: Any, theirs: Any, shapes: Any, dtype: str, goal: float, **work: int) -> None:
-        rows.append(Case(name, ours, theirs, shapes, dtype, goal, **work))
+        rows.append(CudaCase(name, ours, theirs, shapes, dtype, goal, **work))
 
     n = (64 << 20) // scale**2
     add("chain f32 256 MB", lambda x: rlx.tanh(x) * 0.5 + x * x, lambda t, x: t.tanh(x) * 0.5 + x * x, ((n,),), "f32", 0.95,
@@ -199,15 +199,15 @@ def host_time(call: Callable[[], Any]) -> float:
     return statistics.median(samples)
 
 
-def measured(case: Case, torch: Any, clock: Callable[[Callable[[], Any]], float]) -> Row:
+def measured(case: CudaCase, torch: Any, clock: Callable[[Callable[[], Any]], float]) -> ResultRow:
     """The row of a case; one that fails has a row too, so that the others are timed."""
     try:
         return timed(case, torch, clock)
     except (RlxError, MemoryError, RuntimeError) as error:  # PyTorch's errors of devices are RuntimeErrors
-        return Row(case.name, None, None, None, case.goal, "", f"{type(error).__name__}: {error}".splitlines()[0])
+        return ResultRow(case.name, None, None, None, case.goal, "", f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-def timed(case: Case, torch: Any, clock: Callable[[Callable[[], Any]], float]) -> Row:
+def timed(case: CudaCase, torch: Any, clock: Callable[[Callable[[], Any]], float]) -> ResultRow:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape, np.float32).astype(DTYPES[case.dtype]) for shape in case.shapes]
     on_device = [rlx.device_put(each, "cuda") for each in arrays]
@@ -224,7 +224,7 @@ def timed(case: Case, torch: Any, clock: Callable[[Callable[[], Any]], float]) -
             eager, compiled = clock(lambda: case.torch(torch, *theirs)), clock(lambda: quick(*theirs))
     done = case.nbytes or case.flops
     rate = f"{1e-3 * done / taken:.0f} GB/s" if case.nbytes else f"{1e-6 * done / taken:.1f} TFLOP/s"
-    return Row(case.name, taken, eager, compiled, case.goal, rate)
+    return ResultRow(case.name, taken, eager, compiled, case.goal, rate)
 
 
 def each_of(results: Any) -> tuple[Any, ...]:
@@ -235,7 +235,7 @@ class DifferenceError(RuntimeError):
     """Two systems have different results."""
 
 
-def expect_close(ours: np.ndarray, theirs: np.ndarray, case: Case) -> None:
+def expect_close(ours: np.ndarray, theirs: np.ndarray, case: CudaCase) -> None:
     """Require that both computed the same, to a few roundings of the largest element.
 
     Raises:
@@ -293,7 +293,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if any(row.failure for row in rows) else 0
 
 
-def line(row: Row) -> str:
+def line(row: ResultRow) -> str:
     """A row of the table."""
     if row.failure:
         return f"{row.name:44} {row.failure}"

@@ -23,7 +23,7 @@ from rlx_core.pipeline.targets import find_target
 
 
 @frozen
-class Place:
+class BenchmarkPlace:
     """A target, and its device if it has one.
 
     Attributes:
@@ -60,7 +60,7 @@ class Place:
         return [self._put(each) for each in data] if isinstance(data, list) else data
 
 
-def place_of(target: str | None) -> Place:
+def place_of(target: str | None) -> BenchmarkPlace:
     """The place of a target, which everything that is compiled in this process is for from now on.
 
     Args:
@@ -73,4 +73,4 @@ def place_of(target: str | None) -> Place:
         os.environ["RLX_TARGET"] = target
     plugins, configuration = set_up(None, None)
     name, backend, _ = find_target(plugins, configuration.target)
-    return Place(configuration.target or name, backend.target_for(configuration.options).device)
+    return BenchmarkPlace(configuration.target or name, backend.target_for(configuration.options).device)

@@ -19,7 +19,7 @@ from benchmarks.measure import Timing
 
 
 @frozen(eq=False)
-class Outcome:
+class CaseOutcome:
     """One case, measured.
 
     Attributes:
@@ -66,7 +66,7 @@ class Outcome:
         return f"{100e3 * self.case.work[0] / timing.minimum / self.limits[threads]:.0f} % of {self.case.limit}"
 
 
-def rows_of(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def rows_of(outcomes: Sequence[CaseOutcome]) -> list[dict[str, Any]]:
     """The outcomes as plain data, a row a case, each with the machine that it was measured on."""
     return [
         {
@@ -80,12 +80,12 @@ def rows_of(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
-def write_json(outcomes: Sequence[Outcome], path: Path) -> None:
+def write_json(outcomes: Sequence[CaseOutcome], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rows_of(outcomes), indent=1) + "\n")
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
+def table(outcomes: Sequence[CaseOutcome]) -> Table:
     """A block a case: every program with its median, its minimum, and rlx's part of its median."""
     result = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     result.add_column("milliseconds", overflow="fold")
@@ -111,7 +111,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return result
 
 
-def cells(outcome: Outcome, timing: Timing, threads: int, ratio: Text | str = "") -> tuple[Text | str, ...]:
+def cells(outcome: CaseOutcome, timing: Timing, threads: int, ratio: Text | str = "") -> tuple[Text | str, ...]:
     """The columns of one program."""
     rate = ", ".join(filter(None, (outcome.rate(timing), outcome.share(timing, threads))))
     return shown(timing.median), shown(timing.minimum), ratio, used(timing), rate
@@ -130,7 +130,7 @@ def used(timing: Timing) -> str:
 ROW, LEFT, WIDE, RIGHT = 18, 250, 460, 110  # pixels
 
 
-def bars(outcomes: Sequence[Outcome]) -> str:
+def bars(outcomes: Sequence[CaseOutcome]) -> str:
     """A bar chart as SVG: for each case, every program's median as a part of the slowest one's."""
     lines: list[str] = []
     y = 30

@@ -16,8 +16,8 @@ from benchmarks.cases import chosen
 from benchmarks.machine import Limit, description, limit
 from benchmarks.measure import disagreement, measure, verify_threads
 from benchmarks.peers import Peer, installed
-from benchmarks.place import Place, place_of
-from benchmarks.report import Outcome, bars, shown, table, write_json
+from benchmarks.place import BenchmarkPlace, place_of
+from benchmarks.report import CaseOutcome, bars, shown, table, write_json
 from rlx_core.errors import RlxError
 
 ONE = "rlx, one thread"
@@ -50,7 +50,7 @@ class Settings:
     target: str | None = None
 
 
-def run(settings: Settings, console: Console) -> list[Outcome]:
+def run(settings: Settings, console: Console) -> list[CaseOutcome]:
     """Run all selected cases and print each as it is measured.
 
     Raises:
@@ -59,7 +59,7 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
     cases, place = chosen(settings.cases), place_of(settings.target)
     peers = peers_of(settings, console)
     machine(console, settings.threads)
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseOutcome] = []
     try:
         for case in cases:
             with console.status(f"{case.name}: compiling and timing"):
@@ -79,7 +79,7 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
     return outcomes
 
 
-def steps(case: Case, place: Place) -> str:
+def steps(case: Case, place: BenchmarkPlace) -> str:
     """Where the time of a repetition goes, step by step, each at its fastest; nothing is timed in parallel."""
     program = place.made(case.rlx, case.data())
     program.run()
@@ -89,13 +89,13 @@ def steps(case: Case, place: Place) -> str:
     return profile.table() if profile.times else "  no steps: it does not run in this process"
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: CaseOutcome) -> str:
     """Return the line that is printed as soon as a case is done."""
     ratio = "" if outcome.ratio is None else f", {outcome.ratio:.2f} of {outcome.best_peer}"
     return f"{outcome.case.name}: {shown(outcome.rlx.median)} ms{ratio}"
 
 
-def publish(outcomes: Sequence[Outcome], settings: Settings, console: Console) -> None:
+def publish(outcomes: Sequence[CaseOutcome], settings: Settings, console: Console) -> None:
     """Write the table, the picture and the numbers of the timed cases."""
     console.print(table(outcomes))
     settings.out.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def machine(console: Console, threads: int) -> None:
     console.print(f"{threads} {'thread' if threads == 1 else 'threads'}; {', '.join(lines)}", highlight=False)
 
 
-def one(case: Case, peers: Sequence[Peer], settings: Settings, place: Place) -> Outcome:
+def one(case: Case, peers: Sequence[Peer], settings: Settings, place: BenchmarkPlace) -> CaseOutcome:
     """One case: results compared first, then everybody timed in turn."""
     data = case.data()
     ours = place.made(case.rlx, data)
@@ -159,7 +159,7 @@ def one(case: Case, peers: Sequence[Peer], settings: Settings, place: Place) -> 
     )
     rates = {threads: bound.amount / timings.pop(f"limit {threads}").minimum * 1e3 for threads, bound in limits.items()}
     alone = timings.pop(ONE, None)
-    return Outcome(case, timings.pop("rlx"), timings, tuple(left_out), rates, settings.threads, alone)
+    return CaseOutcome(case, timings.pop("rlx"), timings, tuple(left_out), rates, settings.threads, alone)
 
 
 def limits_of(case: Case, threads: int) -> dict[int, Limit]:

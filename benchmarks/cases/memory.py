@@ -31,7 +31,7 @@ ROWS = SIDE * SIDE // FEATURES
 
 
 @frozen
-class Kernel:
+class MemoryKernel:
     """One kernel.
 
     Attributes:
@@ -80,24 +80,24 @@ def grouped(x: Any, scale: Any, shift: Any) -> Any:
 SQUARE, TALL, TABLE, IMAGES = (SIDE, SIDE), (2 * SIDE, SIDE), (ROWS, FEATURES), (16, 64, 64, 64)
 
 KERNELS = (
-    Kernel("transpose", rlx.matrix_transpose, (SQUARE,), SQUARE),
+    MemoryKernel("transpose", rlx.matrix_transpose, (SQUARE,), SQUARE),
     # Heads next to the batch, as attention wants them.
-    Kernel("heads", lambda x: rlx.permute_dims(x, (0, 2, 1, 3)), ((8, 512, 16, 64),), (8, 16, 512, 64)),
-    Kernel("gather", lambda x, rows: rlx.take(x, rows, axis=0), (TABLE,), TABLE, rows=ROWS),
-    Kernel("scatter", lambda x, rows: scatter_add(x, rows, size=ROWS), (TABLE,), TABLE, rows=ROWS),
-    Kernel("sum-rows", lambda x: rlx.sum(x, axis=1), (TALL,), (2 * SIDE,)),
-    Kernel("sum-columns", lambda x: rlx.sum(x, axis=0), (TALL,), (SIDE,)),
-    Kernel("max-rows", lambda x: rlx.max(x, axis=1), (TALL,), (2 * SIDE,)),
-    Kernel("max-columns", lambda x: rlx.max(x, axis=0), (TALL,), (SIDE,)),
-    Kernel("group-norm", grouped, (IMAGES, (64,), (64,)), IMAGES),
-    Kernel("softmax", lambda x: nn.softmax(x), (SQUARE,), SQUARE),
-    Kernel("running-rows", lambda x: rlx.cumulative_sum(x, axis=1), (SQUARE,), SQUARE),
-    Kernel("running-columns", lambda x: rlx.cumulative_sum(x, axis=0), (SQUARE,), SQUARE),
+    MemoryKernel("heads", lambda x: rlx.permute_dims(x, (0, 2, 1, 3)), ((8, 512, 16, 64),), (8, 16, 512, 64)),
+    MemoryKernel("gather", lambda x, rows: rlx.take(x, rows, axis=0), (TABLE,), TABLE, rows=ROWS),
+    MemoryKernel("scatter", lambda x, rows: scatter_add(x, rows, size=ROWS), (TABLE,), TABLE, rows=ROWS),
+    MemoryKernel("sum-rows", lambda x: rlx.sum(x, axis=1), (TALL,), (2 * SIDE,)),
+    MemoryKernel("sum-columns", lambda x: rlx.sum(x, axis=0), (TALL,), (SIDE,)),
+    MemoryKernel("max-rows", lambda x: rlx.max(x, axis=1), (TALL,), (2 * SIDE,)),
+    MemoryKernel("max-columns", lambda x: rlx.max(x, axis=0), (TALL,), (SIDE,)),
+    MemoryKernel("group-norm", grouped, (IMAGES, (64,), (64,)), IMAGES),
+    MemoryKernel("softmax", lambda x: nn.softmax(x), (SQUARE,), SQUARE),
+    MemoryKernel("running-rows", lambda x: rlx.cumulative_sum(x, axis=1), (SQUARE,), SQUARE),
+    MemoryKernel("running-columns", lambda x: rlx.cumulative_sum(x, axis=0), (SQUARE,), SQUARE),
     # Cache lines are read completely, so elements that a step leaves out are read nevertheless.
-    Kernel("step", lambda x: x[:, ::2], (TALL,), (2 * SIDE, SIDE // 2)),
-    Kernel("flip", lambda x: rlx.flip(x, axis=1), (SQUARE,), SQUARE),
-    Kernel("reflect", lambda x: rlx.pad(x, 3, mode="reflect"), (SQUARE,), (SIDE + 6, SIDE + 6)),
-    Kernel("fresh", lambda x: x + 1.0, ((2 * SIDE, 2 * SIDE),), (2 * SIDE, 2 * SIDE)),
+    MemoryKernel("step", lambda x: x[:, ::2], (TALL,), (2 * SIDE, SIDE // 2)),
+    MemoryKernel("flip", lambda x: rlx.flip(x, axis=1), (SQUARE,), SQUARE),
+    MemoryKernel("reflect", lambda x: rlx.pad(x, 3, mode="reflect"), (SQUARE,), (SIDE + 6, SIDE + 6)),
+    MemoryKernel("fresh", lambda x: x + 1.0, ((2 * SIDE, 2 * SIDE),), (2 * SIDE, 2 * SIDE)),
 )
 
 CASES = tuple(kernel.case() for kernel in KERNELS)

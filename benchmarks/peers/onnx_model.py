@@ -36,9 +36,9 @@ def model_of(kind: str, data: Data) -> tuple[bytes, Mapping[str, np.ndarray]] | 
 def minilm(data: Data) -> tuple[bytes, Mapping[str, np.ndarray]]:
     import torch  # only this model needs it
 
-    from benchmarks.peers.pytorch import Encoder
+    from benchmarks.peers.pytorch import SentenceEncoder
 
-    encoder = Encoder(data["weights"], data["config"]).eval()
+    encoder = SentenceEncoder(data["weights"], data["config"]).eval()
     inputs = torch.from_numpy(data["ids"]), torch.from_numpy(data["mask"])
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of packages that this model does not need
     with warnings.catch_warnings():

@@ -27,7 +27,7 @@ def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
         functions = {"torch eager": loss, "torch.compile": torch.compile(loss)}
         return {name: training(function, data["params"], x, y, RATE) for name, function in functions.items()}
     if kind == "minilm":
-        encoder = Encoder(data["weights"], data["config"])
+        encoder = SentenceEncoder(data["weights"], data["config"])
         inputs = torch.from_numpy(data["ids"]), torch.from_numpy(data["mask"])
         return both(encoder, torch.compile(encoder, dynamic=False), inputs)
     maker = {"call": call, "chain": chain, "gemm": gemm}.get(kind) or MATH.get(kind)
@@ -44,7 +44,7 @@ def both(eager: Any, compiled: Any, inputs: tuple[torch.Tensor, ...]) -> Mapping
 # ------------------------------------------------------------------------------------------- MiniLM
 
 
-class Encoder(torch.nn.Module):
+class SentenceEncoder(torch.nn.Module):
     """A BERT encoder with mean pooling; weights are buffers named as in the file."""
 
     def __init__(self, weights: Mapping[str, Any], config: Mapping[str, Any]) -> None:

@@ -25,14 +25,14 @@ from benchmarks.cases import CASES, GROUPS, chosen  # noqa: E402
 from benchmarks.machine import description  # noqa: E402
 from benchmarks.measure import Timing, disagreement, measure, sampled, verify_threads  # noqa: E402
 from benchmarks.peers import Peer, plain_numpy  # noqa: E402
-from benchmarks.place import Place, place_of  # noqa: E402
-from benchmarks.report import Outcome, bars, rows_of, table  # noqa: E402
+from benchmarks.place import BenchmarkPlace, place_of  # noqa: E402
+from benchmarks.report import CaseOutcome, bars, rows_of, table  # noqa: E402
 from benchmarks.runner import Settings, one  # noqa: E402
 from rlx_core.errors import DeviceError, UnknownNameError  # noqa: E402
 from rlx_core.plugins import set_default_host  # noqa: E402
 from rlx_core.testing.fake_device import FakeDriver, fake_host  # noqa: E402
 
-HERE = Place("cpu", None)
+HERE = BenchmarkPlace("cpu", None)
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def case(**settings: Any) -> Case:
     return Case("toy", "toy", dict, lambda data: fixed, **settings)
 
 
-def outcome(rlx: float, **peers: float) -> Outcome:
-    return Outcome(case(aim=0.5), Timing((rlx,), 1.0), {n: Timing((ms,), 1.0) for n, ms in peers.items()})
+def outcome(rlx: float, **peers: float) -> CaseOutcome:
+    return CaseOutcome(case(aim=0.5), Timing((rlx,), 1.0), {n: Timing((ms,), 1.0) for n, ms in peers.items()})
 
 
 def test_every_round_runs_every_program_and_begins_elsewhere() -> None:
@@ -172,14 +172,14 @@ def test_cases_agree_with_numpy_and_a_broken_peer_is_left_out(name: str) -> None
     assert result.rlx.median > 0
 
 
-def text_of(outcomes: list[Outcome]) -> str:
+def text_of(outcomes: list[CaseOutcome]) -> str:
     console = Console(width=110, record=True, file=io.StringIO())
     console.print(table(outcomes))
     return console.export_text()
 
 
 def test_the_part_of_a_limit_is_that_of_as_many_threads() -> None:
-    limited = Outcome(
+    limited = CaseOutcome(
         case(work=(2.0, "GFLOP/s"), limit="peak"),
         Timing((10.0,), 1.0),
         {},
@@ -211,7 +211,7 @@ def test_what_was_timed_is_published_when_a_run_is_stopped(
     cases = [case() for _ in range(3)]
     results = iter([outcome(1.0)] * done)
 
-    def stopped(*_: Any) -> Outcome:
+    def stopped(*_: Any) -> CaseOutcome:
         try:
             return next(results)
         except StopIteration:

@@ -37,10 +37,10 @@ def test_every_kind_of_case_is_there_with_its_goal() -> None:
 
 
 def test_a_case_that_fails_is_a_row_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
-    def timed(case: cuda.Case, *_: object) -> cuda.Row:
+    def timed(case: cuda.CudaCase, *_: object) -> cuda.ResultRow:
         if "of 512" in case.name:
             raise OutOfMemoryError("cuda:0: the device has no memory left")
-        return cuda.Row(case.name, 1.0, None, None, case.goal, "")
+        return cuda.ResultRow(case.name, 1.0, None, None, case.goal, "")
 
     monkeypatch.setattr(cuda, "timed", timed)
     monkeypatch.setattr(cuda.rlx, "devices", lambda _: ["a device"])

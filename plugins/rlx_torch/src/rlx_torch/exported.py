@@ -75,7 +75,7 @@ def model_of(program: torch.export.ExportedProgram, name: str, symbols: SymbolTa
         specs = {STATE: {n: type_of(tensors[n], symbols) for n in state}, **specs}
     if graph.draws:
         specs = {**specs, KEY: random.Key(rlx.spec("u32[2]"))}
-    export = _Export(program, graph, buffers, bool(state))
+    export = _ExportReader(program, graph, buffers, bool(state))
     seen: list[Any] = []
 
     def check(parameters: Any, *values: Any) -> Any:
@@ -111,7 +111,7 @@ def _constants(signature: ExportGraphSignature) -> list[str]:
     return [each.target for each in signature.input_specs if each.kind in kinds and each.target is not None]
 
 
-class _Export:
+class _ExportReader:
     """An exported program, walked for `(parameters, [state], *inputs, [key])`."""
 
     def __init__(
@@ -183,7 +183,7 @@ class WalkedExport(WalkedProgram):
     """
 
     def __init__(
-        self, export: _Export, inputs: Mapping[str, Any], values: Mapping[Any, Any], steps: Mapping[Any, HostStep]
+        self, export: _ExportReader, inputs: Mapping[str, Any], values: Mapping[Any, Any], steps: Mapping[Any, HostStep]
     ) -> None:
         name, module = export.graph.name, export.graph.module
         if export.draws:

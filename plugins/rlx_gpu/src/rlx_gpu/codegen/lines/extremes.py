@@ -36,7 +36,7 @@ def print_extreme(problem: Extreme, language: Language, machine: Machine, scalar
     assert (reason := refusal(problem, language)) is None, f"{problem} needs {reason}"
     if not problem.lines:
         return Printed(())
-    stages = _Stages(problem, language, machine, scalars)
+    stages = _ExtremeStages(problem, language, machine, scalars)
     parts = _parts(problem, machine)
     if parts == 1:
         return Printed((stages.function(1, problem.n, True, True),))
@@ -54,7 +54,7 @@ def _parts(problem: Extreme, machine: Machine) -> int:
 
 
 @frozen
-class _Stages:
+class _ExtremeStages:
     problem: Extreme
     language: Language
     machine: Machine

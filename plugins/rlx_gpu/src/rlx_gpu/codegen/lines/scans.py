@@ -45,7 +45,7 @@ def print_scan(problem: ScanProblem, language: Language, machine: Machine, scala
         return Printed(())
     is_group = problem.n > machine.short_row and (problem.inner == 1 or problem.lines < machine.group)
     parts, size = _parts(problem, machine, is_group)
-    stages = _Stages(problem, language, machine, scalars, is_group, parts, size)
+    stages = _ScanStages(problem, language, machine, scalars, is_group, parts, size)
     if parts == 1:
         return Printed((stages.over_parts("scan", is_carried=False),))
     functions = stages.over_parts("scan_totals"), stages.carries(), stages.over_parts("scan", is_carried=True)
@@ -84,7 +84,7 @@ class _Line:
 
 
 @frozen
-class _Stages:
+class _ScanStages:
     problem: ScanProblem
     language: Language
     machine: Machine
