@@ -69,11 +69,14 @@ class Guard:
         if self._nbytes:
             frame.memory.fill(frame.bound[ARENA], self._nbytes, POISON)
 
-    def after(self, number: int, frame: Frame, results: Iterable[Any], scratch: np.ndarray | None) -> None:
+    def after(
+        self, number: int, following: int, frame: Frame, results: Iterable[Any], scratch: np.ndarray | None
+    ) -> None:
         """After a step: check everything that it may not have written, then fill what nothing reads any more.
 
         Args:
             number: The step.
+            following: The step that runs next, or the number of all steps; those between compute no elements and do not run.
             results: The arrays of the run's results, each between margins.
             scratch: Scratch memory that the step does not use.
 
@@ -91,7 +94,7 @@ class Guard:
         if scratch is not None:
             _expect(scratch, "beyond the step's own scratch memory", step)
         for each in live:
-            if each.death == number:
+            if each.death < following:
                 base = frame.bound[ARENA]
                 memory.fill(At(base.buffer, base.offset + each.slot.offset), each.slot.nbytes, POISON)
 

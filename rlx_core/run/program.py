@@ -208,7 +208,7 @@ class PlannedProgram(Program):
         if guard is not None:
             guard.begin(frame)
         with np.errstate(all="ignore") if self._reads_on_host else nullcontext():  # programs report NaN and infinities
-            for part in self.parts:
+            for index, part in enumerate(self.parts):
                 if guard is not None:
                     self.compiled.poison_scratch(frame)
                 if isinstance(part, Calls):
@@ -219,9 +219,10 @@ class PlannedProgram(Program):
                     with nullcontext() if profile is None else profile.timing(part.step):
                         transferred += part.run(frame, on_host)
                 if guard is not None:
-                    number = part.steps[-1]
+                    number, rest = part.steps[-1], self.parts[index + 1 : index + 2]
+                    following = rest[0].steps[0] if rest else number + 1  # steps without elements are no parts
                     results = started.results.returned.values()
-                    guard.after(number, frame, results, self.compiled.unused_scratch(frame, number))
+                    guard.after(number, following, frame, results, self.compiled.unused_scratch(frame, number))
         return transferred
 
     def _on_host(self, started: StartedRun) -> Mapping[BufferId, np.ndarray]:

@@ -317,6 +317,17 @@ def test_plain_calls_go_straight_to_the_program_and_others_are_checked(bench: An
         assert isinstance(told(X)[1], DeviceArray)
 
 
+def test_a_value_that_only_an_empty_step_reads_is_freed(bench: Any) -> None:
+    """A step without elements does not run; what it was the last to read is poisoned all the same."""
+
+    def f(x: Any, y: Any) -> Any:
+        return rlx.sum(rlx.sort(x * rlx.sort(rlx.mean(y, axis=0)), axis=0), axis=0) + rlx.sort(rlx.exp(y[0]))
+
+    config = {"dispatch.allow-host": ["*"], "options": {"fake.poison": True}}
+    found = bench.jit(f, config=config)(X[:0], X)
+    np.testing.assert_allclose(found, np.exp(X[0]), rtol=1e-6)
+
+
 def test_poisoned_memory_changes_nothing(bench: Any) -> None:
     f = bench.jit(waves, config={"options": {"fake.poison": True}})
     for found, right in zip(f(X), expected(), strict=True):

@@ -150,10 +150,10 @@ def test_a_write_outside_of_a_slot_is_named_with_step_and_slot(monkeypatch: pyte
     at = {"before": slot.offset - 1, "after": slot.end, "far": slot.end + CANARY - 1}[where]
     look = guard.after
 
-    def stray(number: int, frame: Any, *rest: Any) -> None:
+    def stray(number: int, following: int, frame: Any, *rest: Any) -> None:
         if number == 0:
             frame.bound[ARENA].buffer[at] = 0
-        look(number, frame, *rest)
+        look(number, following, frame, *rest)
 
     monkeypatch.setattr(guard, "after", stray)
     with pytest.raises(
@@ -170,9 +170,9 @@ def test_a_write_beside_an_output_is_named(monkeypatch: pytest.MonkeyPatch, side
     program, guard = guard_of(chain())
     look = guard.after
 
-    def stray(number: int, frame: Any, results: Any, scratch: Any) -> None:
+    def stray(number: int, following: int, frame: Any, results: Any, scratch: Any) -> None:
         next(iter(results)).base[side] = 0
-        look(number, frame, results, scratch)
+        look(number, following, frame, results, scratch)
 
     monkeypatch.setattr(guard, "after", stray)
     with pytest.raises(PoisonError, match=r"(before|after) an output of 160 bytes"):
