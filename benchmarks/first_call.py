@@ -124,7 +124,7 @@ def main(system: str, batch: int, length: int) -> None:
         inputs = data(batch, length)
 
         def call() -> Any:
-            return rlx.load(file_of(PACKAGE))(inputs["ids"], inputs["mask"])
+            return rlx.load(file_of(PACKAGE), trusted=True)(inputs["ids"], inputs["mask"])
     elif system == "imported":
         import rlx_core as rlx
         import rlx_cpu.native.runtime.program  # noqa: F401
