@@ -16,7 +16,7 @@ pytestmark = pytest.mark.every_case
 
 ROOT = Path(__file__).parents[1]
 
-MAX_REPEATED_CLASS_NAMES = 12
+MAX_REPEATED_CLASS_NAMES = 10
 """How many names may belong to more than one class, over `rlx_core` and the plugins without their tests."""
 
 

@@ -15,7 +15,7 @@ from rlx_core.errors import DeviceUnavailableError
 from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.sources import source_of
 from rlx_gpu.testing.shim.dialects import DIALECTS
-from rlx_gpu.testing.shim.driver import Buffer, ShimDriver
+from rlx_gpu.testing.shim.driver import ShimBuffer, ShimDriver
 
 OFFSET = 256
 """Bytes in front of every buffer, so that an offset that is forgotten shows."""
@@ -65,7 +65,7 @@ class Programs:
                 driver.free(each)
         return reports
 
-    def _filled(self, data: np.ndarray, offset: int) -> Buffer:
+    def _filled(self, data: np.ndarray, offset: int) -> ShimBuffer:
         made = self.driver.allocate(offset + max(data.size, 1))
         self.driver.write(made, offset, data, waits=True)
         return made
