@@ -16,7 +16,7 @@ pytestmark = pytest.mark.every_case
 
 ROOT = Path(__file__).parents[1]
 
-MAX_REPEATED_CLASS_NAMES = 13
+MAX_REPEATED_CLASS_NAMES = 10
 """How many names may belong to more than one class, over `rlx_core` and the plugins without their tests."""
 
 
@@ -31,9 +31,6 @@ import rlx_core as rlx
 rlx.jit(lambda x: x + 1)(np.ones(4, np.float32))
 print(sum(name.partition(".")[0] in ("rlx_core", "rlx_cpu") for name in sys.modules))
 """
-
-CLASHES = {"Language"}
-"""Names of which some module imports two classes: the language of a printer of GPU code, and that of a driver's emitter."""
 
 
 @cache
@@ -107,4 +104,4 @@ def test_classes_of_one_module_have_different_names() -> None:
         for name, found in places.items():
             if len(found) > 1:
                 clashes.setdefault(name, set()).add(module)
-    assert set(clashes) == CLASHES, f"modules that see two classes of one name: {clashes}"
+    assert not clashes, f"modules that see two classes of one name: {clashes}"

@@ -74,4 +74,9 @@ def fault_of(kernel: Kernel, number: int) -> Fault:
     """Return the fault of a checked index, a value of a kernel."""
     bound = kernel.values[number]
     assert isinstance(bound, Bound), "indices are checked where they are bound"
-    return Fault(f"{kernel.name}: index {{}} is outside an axis of {bound.size} elements")
+    return index_fault(kernel.name, bound.size)
+
+
+def index_fault(name: str, size: int) -> Fault:
+    """Return the fault of an index of an op or kernel that is outside an axis of `size` elements."""
+    return Fault(f"{name}: index {{}} is outside an axis of {size} elements")

@@ -6,7 +6,7 @@ buffers give equal functions, which are built once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from attrs import field
@@ -69,6 +69,17 @@ class Emitted:
     functions: tuple[Function, ...]
     calls: tuple[Call, ...]
     workspaces: tuple[int, ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Iterable[Emitted], workspaces: tuple[int, ...] = ()) -> Emitted:
+        """Return the calls of several parts, one part after the other, with each function once.
+
+        Args:
+            workspaces: The workspaces that the calls of all parts share.
+        """
+        parts = tuple(parts)
+        functions = {function.name: function for part in parts for function in part.functions}
+        return cls(tuple(functions.values()), tuple(call for part in parts for call in part.calls), workspaces)
 
     @property
     def is_library(self) -> bool:

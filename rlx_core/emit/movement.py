@@ -33,9 +33,7 @@ def movement_rows(table: DeviceTable, language: Language) -> None:
 
     def copies(node: Node, layout: Layout) -> Emitted:
         """A copy, or a fill, for each box of the results."""
-        parts = [language.loop(kernel) for kernel in kernels_of_movement(node.op, layout)]
-        functions = {f.name: f for part in parts for f in part.functions}
-        return Emitted(tuple(functions.values()), tuple(call for part in parts for call in part.calls))
+        return Emitted.joined(language.loop(kernel) for kernel in kernels_of_movement(node.op, layout))
 
     table.emitter(Concat, Flip, OptimizationBarrier, when=are_there, name="copies")(copies)
     table.emitter(Pad, when=(are_there, has_widths), completes_parts=True, name="copies_between")(copies)

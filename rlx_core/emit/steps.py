@@ -51,8 +51,7 @@ def emissions(lir: Lir, kernels: KernelTable) -> Emissions:
         if key not in known:
             known[key] = _emitted(emit, step, layout, kernels)
         steps[number] = known[key]
-    functions = {f.name: f for each in known.values() for f in each.functions}
-    return Emissions(steps, tuple(functions.values()))
+    return Emissions(steps, Emitted.joined(known.values()).functions)
 
 
 def _emitted(emit: Emit, step: Step, layout: Layout, kernels: KernelTable) -> Emitted:

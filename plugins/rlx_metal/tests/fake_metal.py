@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 from rlx_core.device.driver import At
 from rlx_core.errors import KernelBuildError, OutOfMemoryError
 from rlx_gpu.testing.shim.dialects import METAL_DIALECT
-from rlx_gpu.testing.shim.driver import Buffer, ShimDriver
+from rlx_gpu.testing.shim.driver import ShimBuffer, ShimDriver
 
 __all__ = ["FakeDevice", "modules"]
 
@@ -77,7 +77,7 @@ class FakeBuffer:
     """Memory that the processor shares; it lives as long as somebody has it."""
 
     device: FakeDevice
-    memory: Buffer
+    memory: ShimBuffer
     nbytes: int
 
     def length(self) -> int:

@@ -26,7 +26,7 @@ from rlx_cuda.product_layouts import NUMBERS
 from rlx_cuda.products import library_product_rows
 from rlx_gpu.backend import GpuBackend
 from rlx_gpu.codegen.cuda import CUDA, CUDA_TF32, CUDA_TURING, CUDA_WGMMA
-from rlx_gpu.codegen.languages import Language as GpuDialect
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.language import GpuLanguage
 from rlx_gpu.rows.attention import attention_unit_rows
 from rlx_gpu.rows.products import product_rows, warpgroup_product_rows

@@ -71,8 +71,8 @@ def compiled(source: str, architecture: str, options: Sequence[str], *, place: s
     """
     is_ptx = architecture.startswith("compute_")
     flags = [f"--gpu-architecture={architecture}", "-w", *options, *(() if is_ptx else ("--ptxas-options=-v",))]
-    output = NVRTC.compiled(source, architecture, flags, "PTX" if is_ptx else "CUBIN", place)
-    return Compiled(output.code, dict(_usages(output.log)))
+    code, log = NVRTC.compiled(source, architecture, flags, "PTX" if is_ptx else "CUBIN", place)
+    return Compiled(code, dict(_usages(log)))
 
 
 def architectures() -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from rlx_core.emit.backend import DeviceBackend
 from rlx_core.emit.emitters import Language
 from rlx_core.emit.table import DeviceTable
 from rlx_core.pipeline.select.backend import Level
-from rlx_gpu.codegen.languages import Language as GpuDialect
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.walks import Machine
 from rlx_gpu.language import GpuLanguage
 from rlx_gpu.rows.attention import attention_rows

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import Any
 
 from rlx_core.codegen import Kernel, formula_of
-from rlx_core.codegen.faults import fault_of
 from rlx_core.codegen.loops import Apply
-from rlx_core.codegen.places import Fault
-from rlx_core.emit.emitters import Call, Emitted, Function, Language
+from rlx_core.emit.emitters import Emitted, Function, Language
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Level
-from rlx_gpu.codegen import functions as gpu_functions
-from rlx_gpu.codegen.functions import Printed
 from rlx_gpu.codegen.kernels import print_loops
-from rlx_gpu.codegen.languages import Language as GpuDialect
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.products import print_product
 from rlx_gpu.codegen.scalars import scalars_of
 from rlx_gpu.codegen.sources import source_of
@@ -86,41 +81,19 @@ class GpuLanguage(Language):
         return None
 
     def loop(self, kernel: Kernel) -> Emitted:
-        return emitted(print_loops(kernel, self.dialect, self.machine, self.scalars), partial(fault_of, kernel))
+        return self.printed(print_loops, kernel)
 
     def product(self, problem: TiledProduct) -> Emitted:
         """Return the code of a product of matrices with its epilogue."""
-        function = print_product(problem, self.dialect, self.machine, self.scalars)
-        return emitted(Printed((function,)), partial(fault_of, problem.kernel))
+        return self.printed(print_product, problem)
 
-    def printed(self, print: Callable[..., Printed], problem: Any, fault: Fault | None = None) -> Emitted:
-        """Return the code of a problem of `rlx_core.codegen` from its template; its kernels report `fault`."""
-
-        def said(site: int) -> Fault:
-            assert fault is not None, f"a kernel of {problem!r} reports an index"
-            return fault
-
-        return emitted(print(problem, self.dialect, self.machine, self.scalars), said)
+    def printed(self, print: Callable[..., Emitted], problem: Any) -> Emitted:
+        """Return the code of a problem of `rlx_core.codegen` from its template."""
+        return print(problem, self.dialect, self.machine, self.scalars)
 
     def lacking(self, dtype: DType) -> str | None:
         """Return the reason why values of a dtype cannot be computed, after "needs …"; `None` if they can."""
         return f"{dtype}, which the device has not" if dtype.name in self._unsupported else self.dialect.refusal(dtype)
 
     def module(self, functions: Sequence[Function]) -> str:
-        entries = [gpu_functions.Function(f.text, f.parts, gpu_functions.Launch(f.name, 1, 1, ())) for f in functions]
-        return source_of(entries, self.dialect)
-
-
-def emitted(printed: Printed, fault: Callable[[int], Fault]) -> Emitted:
-    """Return the printed functions as the launches of a step.
-
-    Args:
-        fault: Maps the number of a checked index in the kernel to the fault that it reports.
-    """
-    launches = [f.launch for f in printed.functions]
-    calls = tuple(
-        Call(e.entry, e.groups, e.group, e.buffers, tuple(map(fault, e.checked)), dynamic_nbytes=e.dynamic_nbytes)
-        for e in launches
-    )
-    functions = tuple(Function(f.launch.entry, f.text, f.parts) for f in printed.functions)
-    return Emitted(functions, calls, printed.workspaces)
+        return source_of(functions, self.dialect)

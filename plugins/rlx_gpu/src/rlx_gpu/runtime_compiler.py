@@ -14,15 +14,7 @@ from typing import Any
 
 from rlx_core.device.libraries import first_that_loads
 from rlx_core.errors import Fact, KernelBuildError
-from rlx_core.system.records import define, frozen
-
-
-@frozen
-class Made:
-    """Compiled code, and the compiler's log."""
-
-    code: bytes
-    log: str
+from rlx_core.system.records import define
 
 
 @define(eq=False, slots=False)
@@ -50,8 +42,10 @@ class RuntimeCompiler:
     paths: Callable[[], Iterator[str]]
     companions: str = ""
 
-    def compiled(self, source: str, architecture: str, options: Sequence[str], kind: str, place: str) -> Made:
-        """A source compiled.
+    def compiled(
+        self, source: str, architecture: str, options: Sequence[str], kind: str, place: str
+    ) -> tuple[bytes, str]:
+        """Return the code that a source is compiled to, and the compiler's log.
 
         Args:
             options: All of them, that for the architecture too.
@@ -75,7 +69,7 @@ class RuntimeCompiler:
                     ),
                     hint=f"the source is what `rlx compile --target {self.target} --emit {self.level}` prints",
                 )
-            return Made(self._text(program, kind), log)
+            return self._text(program, kind), log
         finally:
             self._function("DestroyProgram")(byref(program))
 

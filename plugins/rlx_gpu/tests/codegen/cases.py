@@ -7,15 +7,16 @@ from functools import cache
 
 import numpy as np
 
-from rlx_core.codegen.loops import Kernel, Load
-from rlx_gpu.codegen.functions import Printed
+from rlx_core.codegen.faults import fault_of
+from rlx_core.codegen.loops import Bound, Kernel, Load
+from rlx_core.emit.emitters import Emitted
 from rlx_gpu.codegen.kernels import print_loops, refusal
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.scalars import scalars_of
 from rlx_gpu.codegen.walks import Machine
 from tests.codegen.kernels import SAMPLES
 
-__all__ = ["MACHINES", "agree", "data_of", "kernels", "new_kernels", "printed"]
+__all__ = ["MACHINES", "agree", "checked_values", "data_of", "kernels", "new_kernels", "printed"]
 
 MACHINES = {
     "usual": Machine(),
@@ -29,20 +30,19 @@ _TOLERANCE = {"f32": 8e-6, "f64": 4e-12, "f16": 1e-3, "bf16": 8e-3}
 """What orders of summation and functions of 4 ulp may differ by; of narrow floats one step, where the two round apart."""
 
 
-def kernels(language: Language) -> list[Kernel]:
+def kernels(language: GpuDialect) -> list[Kernel]:
     """The samples of standard ops that the language has code for, each once."""
     scalars = scalars_of(language)
     return list(dict.fromkeys(k for k in SAMPLES.values() if refusal(k, language, scalars) is None))
 
 
 @cache
-def new_kernels(language: Language, name: str) -> list[Kernel]:
+def new_kernels(language: GpuDialect, name: str) -> list[Kernel]:
     """Of the samples those that are other functions on a machine than on the machines before it, each function once."""
     seen: set[tuple[str, ...]] = set()
     for machine in MACHINES:
         texts = {
-            k: tuple(f.launch.entry for f in printed(k, language, MACHINES[machine]).functions)
-            for k in kernels(language)
+            k: tuple(call.function for call in printed(k, language, MACHINES[machine]).calls) for k in kernels(language)
         }
         found = {text: k for k, text in reversed(texts.items()) if text not in seen}
         if machine == name:
@@ -51,8 +51,17 @@ def new_kernels(language: Language, name: str) -> list[Kernel]:
     return list(found.values())[::-1]
 
 
-def printed(kernel: Kernel, language: Language, machine: Machine) -> Printed:
+def printed(kernel: Kernel, language: GpuDialect, machine: Machine) -> Emitted:
     return print_loops(kernel, language, machine, scalars_of(language))
+
+
+def checked_values(kernel: Kernel, code: Emitted) -> list[int]:
+    """The index, by its number in the kernel, that each site of the launches checks."""
+    found: list[int] = []
+    for call in code.calls:
+        checked = (i for i, v in enumerate(kernel.values) if isinstance(v, Bound) and v.is_checked)
+        found += [next(i for i in checked if fault_of(kernel, i) == fault) for fault in call.faults]
+    return found
 
 
 def data_of(kernel: Kernel, seed: int = 0) -> list[np.ndarray | None]:

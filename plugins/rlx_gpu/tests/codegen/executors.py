@@ -15,9 +15,9 @@ import pytest
 from attrs import evolve, frozen
 
 from rlx_core.codegen.faults import Report
+from rlx_core.emit.emitters import Emitted
 from rlx_gpu.codegen.cuda import CUDA, CUDA_TF32, CUDA_WGMMA, HIP
-from rlx_gpu.codegen.functions import Printed
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.metal import METAL
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_gpu.codegen.walks import Machine
@@ -42,7 +42,7 @@ SUBGROUP = 32
 class Programs(Protocol):
     """Built functions."""
 
-    def run(self, printed: Printed, buffers: Sequence[np.ndarray | None]) -> list[Report | None]:
+    def run(self, printed: Emitted, buffers: Sequence[np.ndarray | None]) -> list[Report | None]:
         """Run a kernel on bytes; results are written in place. What was reported, by site."""
 
 
@@ -50,11 +50,11 @@ class Programs(Protocol):
 class Executor:
     """A language and where it runs; groups share so many bytes there."""
 
-    language: Language
+    language: GpuDialect
     module: str
     shared_nbytes: int = 48 << 10
 
-    def programs(self, printed: Iterable[Printed]) -> Programs:
+    def programs(self, printed: Iterable[Emitted]) -> Programs:
         """Functions, ready to run; skips where nothing runs them."""
         pytest.importorskip(self.module, exc_type=ImportError)
         return importlib.import_module(self.module).programs(printed, self.language)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rlx_core.codegen.faults import NO_FAULT, SITE_WORDS, Report, report_of
-from rlx_gpu.codegen.functions import Printed
-from rlx_gpu.codegen.languages import Language
+from rlx_core.emit.emitters import Emitted
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_gpu.codegen.sources import source_of
 
@@ -36,14 +36,14 @@ def _queue() -> Any:
 class Programs:
     """The functions of many kernels, built together."""
 
-    def __init__(self, printed: Iterable[Printed]) -> None:
+    def __init__(self, printed: Iterable[Emitted]) -> None:
         functions = [f for p in printed for f in p.functions]
         self.source = source_of(functions, OPENCL)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)  # unused names
             self.program = cl.Program(_queue().context, self.source).build(list(OPENCL.options))
 
-    def run(self, printed: Printed, buffers: Sequence[np.ndarray | None]) -> list[Report | None]:
+    def run(self, printed: Emitted, buffers: Sequence[np.ndarray | None]) -> list[Report | None]:
         """Run a kernel on bytes; results are written in place. What was reported, by site."""
         queue = _queue()
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -57,18 +57,17 @@ class Programs:
             cl.Buffer(queue.context, flags, hostbuf=np.full(OFFSET + n, 0xAA, np.uint8)) for n in printed.workspaces
         ]
         reports: list[Report | None] = []
-        for function in printed.functions:
-            launch = function.launch
+        for call in printed.calls:
             arguments: list[Any] = []
-            for number in launch.buffers:
+            for number in call.buffers:
                 arguments += [memory[number], np.uint64(OFFSET)]
-            words = np.full(SITE_WORDS * len(launch.checked), NO_FAULT, np.uint32)
+            words = np.full(SITE_WORDS * len(call.faults), NO_FAULT, np.uint32)
             status = None
-            if launch.checked:
+            if call.faults:
                 status = cl.Buffer(queue.context, flags, hostbuf=words)
                 arguments += [status, np.uint32(0)]
-            kernel = cl.Kernel(self.program, launch.entry)
-            kernel(queue, (launch.group * launch.groups,), (launch.group,), *arguments)
+            kernel = cl.Kernel(self.program, call.function)
+            kernel(queue, (call.group_size * call.groups,), (call.group_size,), *arguments)
             if status is not None:
                 cl.enqueue_copy(queue, words, status)
             reports += map(report_of, words.reshape(-1, SITE_WORDS))
@@ -81,6 +80,6 @@ class Programs:
         return reports
 
 
-def programs(printed: Iterable[Printed], language: Language) -> Programs:
+def programs(printed: Iterable[Emitted], language: GpuDialect) -> Programs:
     assert language is OPENCL, "it is what runs here"
     return Programs(printed)

@@ -9,16 +9,16 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plugins.rlx_gpu.tests.codegen.executors import Executor, Programs
+from rlx_core.emit.emitters import Emitted, Function
 from rlx_core.ir.op import Op
 from rlx_core.ops.samples import Sample
-from rlx_gpu.codegen.functions import Function, Printed
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.scalars import scalars_of
 from rlx_gpu.codegen.walks import Machine
 
 __all__ = ["SMALL", "USUAL", "Case", "check", "functions_of", "printed", "static_samples"]
 
-Print = Callable[[Any, Language, Machine, Any], Printed]
+Print = Callable[[Any, GpuDialect, Machine, Any], Emitted]
 
 USUAL = Machine()
 
@@ -41,20 +41,20 @@ class Case:
     expected: Sequence[np.ndarray]
     tolerance: float | None = None
 
-    def printed(self, language: Language) -> Printed:
+    def printed(self, language: GpuDialect) -> Emitted:
         return printed(self.print, self.problem, language, self.machine)
 
 
-def printed(print_problem: Print, problem: Any, language: Language, machine: Machine) -> Printed:
+def printed(print_problem: Print, problem: Any, language: GpuDialect, machine: Machine) -> Emitted:
     return print_problem(problem, language, machine, scalars_of(language))
 
 
-def functions_of(cases: Sequence[Case], language: Language) -> list[Function]:
+def functions_of(cases: Sequence[Case], language: GpuDialect) -> list[Function]:
     """What is launched for cases whose elements a language has."""
     return [f for case in having(cases, language) for f in case.printed(language).functions]
 
 
-def having(cases: Sequence[Case], language: Language) -> list[Case]:
+def having(cases: Sequence[Case], language: GpuDialect) -> list[Case]:
     """The cases whose elements a language has."""
     names = {dtype.numpy for dtype in language.dtypes}
     return [c for c in cases if all(x is None or x.dtype in names for x in c.operands)]
@@ -74,7 +74,7 @@ def check(executor: Executor, cases: Sequence[Case]) -> None:
 
 
 def _executed(
-    programs: Programs, launched: Printed, operands: Sequence[np.ndarray | None], like: Sequence[np.ndarray]
+    programs: Programs, launched: Emitted, operands: Sequence[np.ndarray | None], like: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """The results of a template of which the buffers are operands and then results; they are full of 0xAA before."""
     given = [None if x is None or not x.size else _padded(np.ascontiguousarray(x)) for x in operands]

@@ -30,7 +30,7 @@ from plugins.rlx_gpu.tests.codegen.structured_cases import (
 from rlx_core.ir.op import Op
 from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_gpu.codegen.cuda import CUDA, HIP
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.metal import METAL
 from rlx_gpu.codegen.units.head_tiles import unit_for_attention, unit_refusal
 from rlx_gpu.codegen.walks import Machine
@@ -98,7 +98,7 @@ def test_units_multiply_queries_keys_and_values(executor: Executor, cases: list[
         machine = executor.machine(case.machine)
         functions = printed(case.print, case.problem, executor.language, machine).functions
         multiplying = [f for f in functions if f"rlx_multiply_{case.problem.problem.stored}" in f.text]
-        assert all(f.launch.entry.startswith("bias") for f in functions if f not in multiplying)
+        assert all(f.name.startswith("bias") for f in functions if f not in multiplying)
         assert multiplying
     check(executor, cases)
 
@@ -108,17 +108,17 @@ def test_cotangents_of_wide_keys_and_values_are_launches_of_their_own() -> None:
     wide, narrow = (
         printed(case.print, case.problem, CUDA, ON_CUDA.machine(case.machine)).functions for case in UNIT_BACKWARDS[:2]
     )
-    assert [f.launch.entry.rpartition("_")[0] for f in narrow] == [
+    assert [f.name.rpartition("_")[0] for f in narrow] == [
         "attention_statistics",
         "attention_queries",
         "attention_keys",
     ]
-    assert [f.launch.entry.rpartition("_")[0] for f in wide][2:] == ["attention_keys", "attention_values"]
+    assert [f.name.rpartition("_")[0] for f in wide][2:] == ["attention_keys", "attention_values"]
 
 
 def test_units_are_for_what_they_have_rows_and_registers_for() -> None:
     def reason(
-        *types: str, op: type[Op] = Attention, machine: Machine = ROOMY, language: Language = CUDA, **attributes: Any
+        *types: str, op: type[Op] = Attention, machine: Machine = ROOMY, language: GpuDialect = CUDA, **attributes: Any
     ) -> str | None:
         case = attention(op, ON_CUDA.machine(machine), *types, **attributes)
         found = unit_refusal(case.problem, language, case.machine)

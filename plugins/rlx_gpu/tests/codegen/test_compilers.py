@@ -28,11 +28,11 @@ from plugins.rlx_gpu.tests.codegen.structured_cases import (
     UNIT_BACKWARDS_OF_F32,
     attention,
 )
+from rlx_core.emit.emitters import Function
 from rlx_core.ir.dtypes import bf16, f16, f32
 from rlx_core.ops.attention import AttentionBackward
 from rlx_gpu.codegen.cuda import CUDA, CUDA_TF32, CUDA_TURING, CUDA_WGMMA, HIP
-from rlx_gpu.codegen.functions import Function
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_gpu.codegen.products import print_product
 from rlx_gpu.codegen.scalars import scalars_of
@@ -43,12 +43,12 @@ from rlx_gpu.codegen.walks import Machine
 AMD = ("gfx90a", "gfx942", "gfx1100")
 
 
-def functions_of(language: Language, step: int) -> list[Function]:
+def functions_of(language: GpuDialect, step: int) -> list[Function]:
     """Every `step`-th sample in all walks, and all templates."""
     machines = [evolve(m, subgroup=32) if language.exchanged_dtypes else m for m in MACHINES.values()]
     found = [f for m in machines for k in kernels(language)[::step] for f in printed(k, language, m).functions]
     scalars, usual = scalars_of(language), machines[0]
-    found += [print_product(p, language, usual, scalars) for p in problems.PRODUCTS]
+    found += [f for p in problems.PRODUCTS for f in print_product(p, language, usual, scalars).functions]
     found += structured_functions([*ORDERS_SMALL, *SCANS_SMALL, *ATTENTIONS, *BACKWARDS_SMALL], language)
     if language.matrix_unit is not None:
         on_units = [
@@ -72,7 +72,7 @@ def functions_in_tf32(machine: Machine) -> list[Function]:
     wide = [attention(AttentionBackward, ROOMY, *["f32[1, 64, 80]"] * 3, num_heads=1, head_dim=80, mask_kind="causal")]
     heads = [UNIT_ATTENTIONS_OF_F32[0], *UNIT_ATTENTIONS_OF_F32[2:], *UNIT_BACKWARDS_OF_F32[:3:2], *wide]
     on_units = [evolve(case, machine=evolve(case.machine, subgroup=32)) for case in heads]
-    found = [print_product(p, CUDA_TF32, machine, scalars_of(CUDA_TF32)) for p in products]
+    found = [f for p in products for f in print_product(p, CUDA_TF32, machine, scalars_of(CUDA_TF32)).functions]
     return found + structured_functions(on_units, CUDA_TF32)
 
 
@@ -106,10 +106,12 @@ def test_products_of_warpgroups_overlap_and_two_groups_have_registers() -> None:
         ),
     ]
     machine, scalars = Machine(subgroup=32, shared_nbytes=48 << 10), scalars_of(CUDA_WGMMA)
-    functions = [print_product(problems.product_of(case), CUDA_WGMMA, machine, scalars) for case in cases]
+    functions = [
+        f for case in cases for f in print_product(problems.product_of(case), CUDA_WGMMA, machine, scalars).functions
+    ]
     log = expect_no_spills(functions, "sm_90a")
     assert "C75" not in log, log
-    large = {f.launch.entry for f, case in zip(functions, cases, strict=True) if case.m == 4096}
+    large = {f.name for f, case in zip(functions, cases, strict=True) if case.m == 4096}
     used = dict(re.findall(r"Function properties for (\w+)\n.*\n.*Used (\d+) registers", log))
     assert large <= used.keys()
     assert max(int(used[name]) for name in large) <= 128  # 65536 for two groups of 256 threads
@@ -129,7 +131,7 @@ def expect_no_spills(functions: list[Function], architecture: str) -> str:
     library.nvrtcGetProgramLog(program, log)
     assert status == 0, log.value.decode()[:2000]
     spilled = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log.value.decode())
-    assert len(spilled) >= len({f.launch.entry for f in functions})
+    assert len(spilled) >= len({f.name for f in functions})
     assert set(spilled) == {("0", "0")}
     return log.value.decode()
 

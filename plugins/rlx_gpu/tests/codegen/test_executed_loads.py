@@ -10,7 +10,6 @@ from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import as_results
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.testing.cases import OpProgram, programs
-from rlx_gpu.codegen.functions import Printed
 from rlx_gpu.codegen.products import print_product
 from rlx_gpu.codegen.scalars import scalars_of
 from rlx_gpu.codegen.walks import Machine
@@ -38,7 +37,7 @@ def test_products_with_a_load_are_numpys(executor: Executor) -> None:
     assert len(chosen) >= 4
     problems = [product_with_load(p.node, layout_of(p)) for p in chosen]
     printed = [
-        Printed((print_product(p, executor.language, executor.machine(Machine()), scalars_of(executor.language)),))
+        print_product(p, executor.language, executor.machine(Machine()), scalars_of(executor.language))
         for p in problems
     ]
     built = executor.programs(printed)
@@ -60,4 +59,4 @@ def test_a_kernel_reads_codes_and_scales_alone() -> None:
     executor = ON_POCL
     problem = product_with_load(program.node, layout_of(program))
     code = print_product(problem, executor.language, executor.machine(Machine()), scalars_of(executor.language))
-    assert code.launch.buffers == (0, 1, 2, 3, 4, 5)
+    assert code.calls[0].buffers == (0, 1, 2, 3, 4, 5)

@@ -8,8 +8,9 @@ import pytest
 from plugins.rlx_gpu.tests.codegen.cases import MACHINES, agree, data_of, new_kernels, printed
 from plugins.rlx_gpu.tests.codegen.executors import EXECUTORS, ON_CUDA, ON_HIP, ON_METAL, ON_POCL, Executor, slow
 from rlx_core.codegen import run_kernel
-from rlx_core.codegen.faults import Report, fault_of
+from rlx_core.codegen.faults import Report
 from rlx_core.codegen.loops import Kernel
+from rlx_core.emit.emitters import Emitted
 from rlx_core.errors import IndexRangeError
 from rlx_core.ir.dtypes import bf16, f16, i8, i64
 from rlx_core.ops.activation import exp, gelu
@@ -20,7 +21,6 @@ from rlx_core.ops.normalization import LayerNorm
 from rlx_core.ops.reduction import Max, Mean
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Sum
-from rlx_gpu.codegen.functions import Printed
 from rlx_gpu.codegen.kernels import refusal
 from rlx_gpu.codegen.scalars import scalars_of
 from rlx_gpu.codegen.walks import Machine
@@ -56,16 +56,16 @@ def check(executor: Executor, kernels: list[Kernel], machine: Machine) -> None:
             run_kernel(one, want)
         except IndexRangeError as error:
             refused = error.message
-        assert _said(one, functions, reports) == refused
+        assert _said(functions, reports) == refused
         if refused is None:
             assert list(agree(one, want, got)) == []
 
 
-def _said(one: Kernel, functions: Printed, reports: list[Report | None]) -> str | None:
+def _said(functions: Emitted, reports: list[Report | None]) -> str | None:
     """The message of the first index that was reported."""
-    checked = [value for f in functions.functions for value in f.launch.checked]
-    found = [(value, report) for value, report in zip(checked, reports, strict=True) if report is not None]
-    return fault_of(one, found[0][0])(found[0][1].index).message if found else None
+    faults = [fault for call in functions.calls for fault in call.faults]
+    found = [fault(report.index).message for fault, report in zip(faults, reports, strict=True) if report is not None]
+    return found[0] if found else None
 
 
 @pytest.mark.parametrize("executor", [ON_POCL, ON_CUDA, ON_METAL], ids=repr)
@@ -138,7 +138,7 @@ def test_results_do_not_depend_on_how_many_groups_run(executor: Executor) -> Non
     numbers[~np.isfinite(numbers)] = 1.0
     for most in (1, 3, 65535):
         functions = printed(total, executor.language, executor.machine(Machine(most_groups=most)))
-        assert len(functions.functions) == 2
+        assert len(functions.calls) == 2
         executor.programs([functions]).run(functions, data)
         assert data[1] is not None, "there is a result"
         found.add(data[1].tobytes())

@@ -17,7 +17,7 @@ from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import infer
 from rlx_core.testing.cases import OpProgram, programs, typed
 from rlx_gpu.codegen.kernels import refusal
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.scalars import scalars_of
 
 SAMPLES = [
@@ -53,7 +53,7 @@ def test_samples_move_on_a_device(executor: Executor, start: int) -> None:
         check(program, lambda kernel, data: programs_.run(made[kernel], data))
 
 
-def is_had(language: Language, program: OpProgram) -> bool:
+def is_had(language: GpuDialect, program: OpProgram) -> bool:
     """Whether a language has the elements of a program."""
     return all(refusal(k, language, scalars_of(language)) is None for k in kernels_of(program))
 

@@ -16,7 +16,6 @@ from plugins.rlx_gpu.tests.codegen.problems import ProductCase as Case
 from plugins.rlx_gpu.tests.codegen.problems import product_of as problem_of
 from rlx_core.ir.dtypes import DType, bf16, f16, f32
 from rlx_gpu.codegen.cuda import CUDA, HIP
-from rlx_gpu.codegen.functions import Printed
 from rlx_gpu.codegen.metal import METAL
 from rlx_gpu.codegen.products import print_product, tiles_of
 from rlx_gpu.codegen.scalars import scalars_of
@@ -66,7 +65,7 @@ def check(executor: Executor, cases: Sequence[Case]) -> None:
     """Run cases, and hold them against NumPy."""
     problems = [problem_of(case) for case in cases]
     made = [
-        Printed((print_product(p, executor.language, executor.machine(c.machine), scalars_of(executor.language)),))
+        print_product(p, executor.language, executor.machine(c.machine), scalars_of(executor.language))
         for p, c in zip(problems, cases, strict=True)
     ]
     programs = executor.programs(made)

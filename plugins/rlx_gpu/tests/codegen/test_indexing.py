@@ -20,6 +20,7 @@ from rlx_core.codegen.attention_scores import PlacedAttention
 from rlx_core.codegen.ordering import Extreme, Keys, Search, Sorting
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.scans import ScanProblem
+from rlx_core.emit.emitters import Function
 from rlx_core.ir.dtypes import DType, bf16, f32, i64
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import exp
@@ -35,9 +36,8 @@ from rlx_gpu.codegen.attention.backward import print_attention_backward
 from rlx_gpu.codegen.attention.forward import print_attention
 from rlx_gpu.codegen.attention.forward import refusal as attention_refusal
 from rlx_gpu.codegen.cuda import CUDA, CUDA_WGMMA, HIP
-from rlx_gpu.codegen.functions import Function, Printed
 from rlx_gpu.codegen.kernels import refusal as loops_refusal
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.lines import extremes, scans, searching, sorting
 from rlx_gpu.codegen.metal import METAL
 from rlx_gpu.codegen.opencl import OPENCL
@@ -55,8 +55,8 @@ C_FAMILY = (OPENCL, CUDA, CUDA_WGMMA, HIP, METAL)
 
 MACHINE = Machine(shared_nbytes=48 << 10)
 
-Refuse = Callable[[Language], str | None]
-Print = Callable[[Language, Machine], tuple[Function, ...]]
+Refuse = Callable[[GpuDialect], str | None]
+Print = Callable[[GpuDialect, Machine], tuple[Function, ...]]
 
 
 def place(dtype: DType, *shape: int) -> Place:
@@ -67,7 +67,7 @@ def product(dtype: DType, m: int, n: int, k: int, batch: tuple[int, ...] = ()) -
     problem = product_of(ProductCase(dtype, batch, m, n, k))
     return (
         lambda language: product_refusal(problem, language),
-        lambda language, machine: (print_product(problem, language, machine, scalars_of(language)),),
+        lambda language, machine: print_product(problem, language, machine, scalars_of(language)).functions,
     )
 
 
@@ -102,11 +102,11 @@ def loops(op: object, *types: str) -> tuple[Refuse, Print]:
 
 
 def lines(module: object, write: str, problem: object, *, has_scalars: bool = False) -> tuple[Refuse, Print]:
-    def refuse(language: Language) -> str | None:
+    def refuse(language: GpuDialect) -> str | None:
         more = (scalars_of(language),) if has_scalars else ()
         return module.refusal(problem, language, *more)  # type: ignore[attr-defined, no-any-return]
 
-    def written(language: Language, machine: Machine) -> tuple[Function, ...]:
+    def written(language: GpuDialect, machine: Machine) -> tuple[Function, ...]:
         return getattr(module, write)(problem, language, machine, scalars_of(language)).functions  # type: ignore[no-any-return]
 
     return refuse, written
@@ -163,7 +163,7 @@ def test_a_loop_of_32_bits_ends() -> None:
 
 @pytest.mark.parametrize("language", C_FAMILY, ids=lambda language: language.name)
 @pytest.mark.parametrize("name", FAR)
-def test_what_lies_beyond_32_bits_is_reached_with_64(name: str, language: Language) -> None:
+def test_what_lies_beyond_32_bits_is_reached_with_64(name: str, language: GpuDialect) -> None:
     """In every function that multiplies its way to an element beyond 2**31, an index has 64 bits."""
     refuse, write = FAR[name]
     assert refuse(language) is None
@@ -193,17 +193,18 @@ def test_only_what_is_computed_is_bounded() -> None:
 @pytest.mark.parametrize("subgroup", [32, 64])
 @pytest.mark.parametrize("width", [32, 40, 48, 64, 96, 128, 200, 256])
 @pytest.mark.parametrize("language", [CUDA, HIP], ids=lambda language: language.name)
-def test_a_row_is_reduced_by_whole_subgroups(language: Language, width: int, subgroup: int) -> None:
+def test_a_row_is_reduced_by_whole_subgroups(language: GpuDialect, width: int, subgroup: int) -> None:
     """A group has no fewer threads than a subgroup, so that no shared array is empty and every exchange has a partner."""
     machine = evolve(MACHINE, subgroup=subgroup)
     for dtype in ("f32", "bf16"):
         for op in (Softmax(), Sum(axes=(1,))):
-            for function in printed(kernel(op, f"{dtype}[4096, {width}]"), language, machine).functions:
+            code = printed(kernel(op, f"{dtype}[4096, {width}]"), language, machine)
+            for function, call in zip(code.functions, code.calls, strict=True):
                 exchanges = [int(d) for d in re.findall(r"rlx_exchange\(\w+, (\d+)u\)", function.text)]
                 assert "[0]" not in re.findall(r"shared0\[\d+\]", function.text)
                 assert not re.search(r"shared\d+\[0\];", function.text)
                 if exchanges:
-                    assert function.launch.group % subgroup == 0
+                    assert call.group_size % subgroup == 0
                     assert max(exchanges) == subgroup // 2
 
 
@@ -234,7 +235,7 @@ def test_indices_of_64_bits_are_right(executor: Executor, monkeypatch: pytest.Mo
     problem = product_of(ProductCase(f32, (2,), 9, 10, 11))
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 9, 11), (2, 11, 10)))
     y, bias = np.zeros((2, 9, 10), np.float32), np.zeros(10, np.float32)
-    multiplied = Printed((print_product(problem, language, machine, scalars_of(language)),))
+    multiplied = print_product(problem, language, machine, scalars_of(language))
     layout = Layout((place(f32, 6, 3), place(i64, 6)), (place(f32, 5, 3),))
     scattered = print_scatter(problem_of(ScatterAdd(size=5), layout), language, machine, scalars_of(language))
     assert all("(u64)" in f.text for f in (*multiplied.functions, *scattered.functions))

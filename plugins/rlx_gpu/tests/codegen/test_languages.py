@@ -1,4 +1,4 @@
-"""`Language` as an interface: what only some languages have is an optional capability."""
+"""`GpuDialect` as an interface: what only some languages have is an optional capability."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import evolve
 
 from plugins.rlx_gpu.tests.codegen import problems
 from rlx_gpu.codegen.cuda import CUDA, CUDA_WGMMA, HIP
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.metal import METAL
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_gpu.codegen.products import print_product
@@ -22,15 +22,15 @@ VENDORS = re.compile(r"cuda|hip|metal|wgsl|opencl|warp|simd|wave|tensor_core|ptx
 
 
 def test_no_field_or_method_of_the_interface_is_named_after_a_technology() -> None:
-    assert [name for name in vars(Language) if VENDORS.search(name)] == []
-    assert [field.name for field in attrs.fields(Language) if VENDORS.search(field.name)] == []
+    assert [name for name in vars(GpuDialect) if VENDORS.search(name)] == []
+    assert [field.name for field in attrs.fields(GpuDialect) if VENDORS.search(field.name)] == []
 
 
 def test_a_language_may_bring_its_own_template_of_products() -> None:
     """It is given the problem and itself; all other languages print the portable template."""
     problem, machine = problems.PRODUCTS[0], Machine()
 
-    def template(problem: Any, language: Language, machine: Machine, scalars: Any) -> Any:
+    def template(problem: Any, language: GpuDialect, machine: Machine, scalars: Any) -> Any:
         calls.append((problem, language.name))
         return print_product(problem, OPENCL, machine, scalars)
 

@@ -59,7 +59,7 @@ def test_what_a_language_has_not_is_refused_by_name() -> None:
 def test_short_lines_are_one_launch_and_long_ones_one_more_each_time_they_double() -> None:
     def launches(size: int, kept: int) -> int:
         problem = Sorting(Keys(f32), 1, size, 1, kept, i64, True)
-        return len(printed(print_sorting, problem, OPENCL, USUAL).functions)
+        return len(printed(print_sorting, problem, OPENCL, USUAL).calls)
 
     assert [launches(n, n) for n in (1, 1024, 1025, 5000, 1 << 20)] == [1, 1, 2, 4, 11]
     assert [launches(n, 8) for n in (1024, 5000, 1 << 20)] == [1, 2, 3]

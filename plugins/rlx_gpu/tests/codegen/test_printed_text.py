@@ -19,7 +19,7 @@ from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.structural import Sum
 from rlx_gpu.codegen.cuda import CUDA, HIP
 from rlx_gpu.codegen.kernels import refusal
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.metal import METAL
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_gpu.codegen.scalars import scalars_of
@@ -42,7 +42,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_text_is_the_expected_one(name: str, language: Language, pytestconfig: pytest.Config) -> None:
+def test_the_text_is_the_expected_one(name: str, language: GpuDialect, pytestconfig: pytest.Config) -> None:
     """`pytest --update` writes it, and a person reads the difference."""
     one, machine = FUNCTIONS[name]
     machine = evolve(machine, subgroup=32) if language.exchanged_dtypes else machine
@@ -54,7 +54,7 @@ def test_the_text_is_the_expected_one(name: str, language: Language, pytestconfi
 
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
-def test_equal_kernels_are_one_function_whatever_their_buffers_are_called(language: Language) -> None:
+def test_equal_kernels_are_one_function_whatever_their_buffers_are_called(language: GpuDialect) -> None:
     first = kernel(exp.op(), "f32[40]")
     other = evolve(first, buffers=(Buffer("weights", f32), Buffer("gradients", f32, True)))
     beside = evolve(
@@ -63,9 +63,9 @@ def test_equal_kernels_are_one_function_whatever_their_buffers_are_called(langua
         values=tuple(evolve(v, buffer=1) if isinstance(v, Load) else v for v in first.values),
         stores=tuple(evolve(s, buffer=2) for s in first.stores),
     )
-    made = [printed(k, language, Machine()).functions[0] for k in (first, other, beside)]
-    assert len({f.launch.entry for f in made}) == 1
-    assert made[2].launch.buffers == (1, 2)
+    made = [printed(k, language, Machine()).calls[0] for k in (first, other, beside)]
+    assert len({call.function for call in made}) == 1
+    assert made[2].buffers == (1, 2)
 
 
 def test_a_module_holds_of_the_prelude_what_is_used() -> None:
@@ -138,7 +138,7 @@ def test_numbers_are_printed_exactly() -> None:
 
 @pytest.mark.parametrize("wide", [0, 1 << 30], ids=["neighbours", "points"])
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
-def test_operands_are_loaded_before_a_result_is_stored(language: Language, wide: int) -> None:
+def test_operands_are_loaded_before_a_result_is_stored(language: GpuDialect, wide: int) -> None:
     """A result may lie in the bytes of an operand that another result still needs."""
     steps = (RegionStep(exp.op(), (0,)), RegionStep(multiply.op(), (1, 2)))
     region = ElementwiseRegion((300,), steps, ((1,), (1,)), (0, 1))

@@ -65,7 +65,7 @@ def test_a_running_sum_of_negative_zeros_is_one_and_an_exclusive_one_begins_with
 def test_few_long_lines_take_three_launches() -> None:
     def launches(outer: int, n: int, inner: int) -> int:
         problem = ScanProblem(Cumsum, f32, outer, n, inner, False, False)
-        return len(printed(print_scan, problem, OPENCL, USUAL).functions)
+        return len(printed(print_scan, problem, OPENCL, USUAL).calls)
 
     assert [launches(1, 9000, 1), launches(1, 1 << 20, 1), launches(500, 1 << 15, 1), launches(1, 1 << 15, 300)] == [
         1,

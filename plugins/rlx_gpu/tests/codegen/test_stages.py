@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plugins.rlx_gpu.tests.codegen.cases import MACHINES, printed
 from rlx_core.codegen import check_kernel, parse_kernel
+from rlx_core.codegen.faults import fault_of
 from rlx_core.ops import standard_ops
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_gpu.codegen.stages import stages_of
@@ -44,6 +45,6 @@ def test_what_is_stored_once_a_row_is_no_kernel_of_its_own() -> None:
 def test_an_index_of_a_row_has_the_place_of_the_row_in_every_stage() -> None:
     """In the last kernel each element is a point, and the host knows of rows."""
     one = check_kernel(parse_kernel(BY_INDEX, {op.name: op for op in standard_ops()}))
-    *_, last = printed(one, OPENCL, MACHINES["parts"]).functions
-    assert last.launch.checked == (3,)
-    assert "rlx_fault(status, site + 0u, i / 10u, " in last.text
+    code = printed(one, OPENCL, MACHINES["parts"])
+    assert code.calls[-1].faults == (fault_of(one, 3),)
+    assert "rlx_fault(status, site + 0u, i / 10u, " in code.functions[-1].text

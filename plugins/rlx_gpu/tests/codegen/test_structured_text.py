@@ -21,7 +21,7 @@ from plugins.rlx_gpu.tests.codegen.structured_cases import (
 )
 from rlx_core.ir.dtypes import f32
 from rlx_gpu.codegen.cuda import CUDA, HIP
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.metal import METAL
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_gpu.codegen.sources import source_of
@@ -32,7 +32,7 @@ EXPECTED = Path(__file__).parent / "expected"
 
 
 @pytest.mark.parametrize("language", [OPENCL, CUDA, HIP, METAL, WGSL], ids=lambda language: language.name)
-def test_the_text_is_the_expected_one(language: Language, pytestconfig: pytest.Config) -> None:
+def test_the_text_is_the_expected_one(language: GpuDialect, pytestconfig: pytest.Config) -> None:
     """`pytest --update` writes it, and a person reads the difference."""
     case = extreme(f32, (3, 40, 1), Machine(group=32))
     machine = evolve(case.machine, subgroup=32) if language.exchanged_dtypes else case.machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plugins.rlx_gpu.tests.codegen.cases import MACHINES, agree, data_of, new_kernels, printed
+from plugins.rlx_gpu.tests.codegen.cases import MACHINES, agree, checked_values, data_of, new_kernels, printed
 from plugins.rlx_gpu.tests.codegen.lavapipe import Programs
 from rlx_core.codegen import run_kernel
 from rlx_core.codegen.faults import Report
@@ -42,7 +42,7 @@ def check(one: Kernel, name: str) -> None:
     functions = printed(one, WGSL, MACHINES[name])
     want, got = data_of(one), data_of(one)
     reports = Programs([functions]).run(functions, got)
-    checked = [value for f in functions.functions for value in f.launch.checked]
+    checked = checked_values(one, functions)
     outside = [outside_of(one, value, want) for value in checked]
     assert reports == [None if each is None else Report(*each) for each in outside]
     if not any(reports):

@@ -11,7 +11,7 @@ from rlx_core.device.driver import At
 from rlx_core.errors import DeviceUnavailableError, KernelBuildError, OutOfMemoryError
 from rlx_gpu.testing.shim.compiler import Compiler, compiler
 from rlx_gpu.testing.shim.dialects import CUDA_DIALECT, METAL_DIALECT
-from rlx_gpu.testing.shim.driver import Buffer, ShimDriver
+from rlx_gpu.testing.shim.driver import ShimBuffer, ShimDriver
 
 try:
     compiler()
@@ -223,5 +223,5 @@ def test_every_compiler_makes_the_same(command: tuple[str, ...], monkeypatch: py
     np.testing.assert_array_equal(found, np.arange(64)[::-1])
 
 
-def buffers(driver: ShimDriver, *sizes: int) -> Sequence[Buffer]:
+def buffers(driver: ShimDriver, *sizes: int) -> Sequence[ShimBuffer]:
     return [driver.allocate(n) for n in sizes]

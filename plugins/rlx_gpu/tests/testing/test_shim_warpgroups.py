@@ -10,10 +10,10 @@ from attrs import evolve
 
 from plugins.rlx_gpu.tests.codegen.problems import ProductCase, product_of
 from rlx_core.device.driver import At
+from rlx_core.emit.emitters import Emitted
 from rlx_core.errors import DeviceUnavailableError
 from rlx_core.ir.dtypes import bf16
 from rlx_gpu.codegen.cuda import CUDA_WGMMA
-from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.products import print_product
 from rlx_gpu.codegen.scalars import scalars_of
 from rlx_gpu.codegen.sources import source_of
@@ -83,9 +83,9 @@ FAULTS: dict[str, tuple[Altered, str]] = {
 
 
 @pytest.fixture(scope="module")
-def function() -> Function:
+def code() -> Emitted:
     made = print_product(product_of(CASE), CUDA_WGMMA, CASE.machine, scalars_of(CUDA_WGMMA))
-    assert "rlx_await_copies<1>();" in made.text
+    assert "rlx_await_copies<1>();" in made.functions[0].text
     return made
 
 
@@ -102,10 +102,10 @@ class Product:
         for memory, x in zip(self.operands, (a, b), strict=True):
             self.driver.write(memory, 0, x, waits=True)
 
-    def run(self, function: Function, name: str, nbytes: int) -> np.ndarray:
+    def run(self, code: Emitted, name: str, nbytes: int) -> np.ndarray:
         y = self.driver.allocate(self.wanted.nbytes)
         memory = [At(each, 0) for each in (*self.operands, y)]
-        launch = self.driver.launch(self.module, name, function.launch.groups, function.launch.group, memory)
+        launch = self.driver.launch(self.module, name, code.calls[0].groups, code.calls[0].group_size, memory)
         self.driver.share(launch, nbytes)
         self.driver.submit([launch])
         found = np.empty_like(self.wanted)
@@ -114,26 +114,26 @@ class Product:
 
 
 @pytest.fixture(scope="module")
-def product(function: Function) -> Product:
+def product(code: Emitted) -> Product:
     """The kernel, and beside it those that lack something, under the fault's name."""
-    own = function.launch.entry
+    (function,) = code.functions
     faulty = [
-        evolve(function, text=altered(function.text).replace(own, name), launch=evolve(function.launch, entry=name))
+        evolve(function, name=name, text=altered(function.text).replace(function.name, name))
         for name, (altered, _) in FAULTS.items()
     ]
     return Product(source_of([function, *faulty], CUDA_WGMMA))
 
 
-def test_the_kernel_as_it_is_printed_multiplies(product: Product, function: Function) -> None:
+def test_the_kernel_as_it_is_printed_multiplies(product: Product, code: Emitted) -> None:
     for _ in range(3):  # other orders of threads each time
-        found = product.run(function, function.launch.entry, function.launch.dynamic_nbytes)
+        found = product.run(code, code.functions[0].name, code.calls[0].dynamic_nbytes)
         np.testing.assert_array_equal(found, product.wanted)
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_a_kernel_lacks_is_said(product: Product, function: Function, name: str) -> None:
+def test_what_a_kernel_lacks_is_said(product: Product, code: Emitted, name: str) -> None:
     with pytest.raises(AssertionError, match=FAULTS[name][1]) as caught:
-        product.run(function, name, function.launch.dynamic_nbytes)
+        product.run(code, name, code.calls[0].dynamic_nbytes)
     assert f"shim:0: {name}, group" in str(caught.value)
 
 
@@ -143,10 +143,10 @@ def test_what_a_kernel_lacks_is_said(product: Product, function: Function, name:
     ids=["less", "more"],
 )
 def test_memory_that_a_launch_did_not_ask_for_is_not_there(
-    product: Product, function: Function, nbytes: int, said: str
+    product: Product, code: Emitted, nbytes: int, said: str
 ) -> None:
     with pytest.raises(AssertionError, match=said):
-        product.run(function, function.launch.entry, nbytes)
+        product.run(code, code.functions[0].name, nbytes)
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def test_memory_that_a_launch_did_not_ask_for_is_not_there(
         ),
     ],
 )
-def test_a_descriptor_is_read_as_the_isa_says_and_not_as_ours_was_made(function: Function, line: str, by: str) -> None:
-    product = Product(replaced(line, by)(source_of([function], CUDA_WGMMA)))
+def test_a_descriptor_is_read_as_the_isa_says_and_not_as_ours_was_made(code: Emitted, line: str, by: str) -> None:
+    product = Product(replaced(line, by)(source_of(code.functions, CUDA_WGMMA)))
     try:
-        found = product.run(function, function.launch.entry, function.launch.dynamic_nbytes)
+        found = product.run(code, code.functions[0].name, code.calls[0].dynamic_nbytes)
     except AssertionError as error:
         assert "shared memory" in str(error) or "which the group shares" in str(error)  # noqa: PT017  # one of both is to be seen
     else:
@@ -190,10 +190,10 @@ def test_a_descriptor_is_read_as_the_isa_says_and_not_as_ours_was_made(function:
     ],
 )
 def test_the_other_layouts_of_the_isa_are_read_too(
-    function: Function, width: int, place: str, k: str, part: int, leading: str, stride: int, mode: int
+    code: Emitted, width: int, place: str, k: str, part: int, leading: str, stride: int, mode: int
 ) -> None:
     """Panels of fewer elements, in which runs of 16 bytes are exchanged with fewer others, or with none."""
-    source = source_of([function], CUDA_WGMMA)
+    source = source_of(code.functions, CUDA_WGMMA)
     for line, by in (
         (
             "(column / 64u * rows + row) * 64u + (column / 8u ^ row) % 8u * 8u + column % 8u",
@@ -208,5 +208,5 @@ def test_the_other_layouts_of_the_isa_are_read_too(
         source = replaced(line, by)(source)
     product = Product(source)
     np.testing.assert_array_equal(
-        product.run(function, function.launch.entry, function.launch.dynamic_nbytes), product.wanted
+        product.run(code, code.functions[0].name, code.calls[0].dynamic_nbytes), product.wanted
     )

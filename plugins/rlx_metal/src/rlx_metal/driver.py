@@ -55,7 +55,7 @@ class Module:
 
 
 @define(eq=False)
-class Launch:
+class MetalLaunch:
     """A pipeline with its arguments: memory as a buffer and a byte offset, scalars as their bytes."""
 
     pipeline: Any
@@ -156,7 +156,9 @@ class MetalDriver(Driver):
         module.archive, binary = written  # avoids compiling pipelines again
         return binary
 
-    def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
+    def launch(
+        self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]
+    ) -> MetalLaunch:
         if len(arguments) > MOST_ARGUMENTS:
             raise KernelBuildError(f"{self.place}: {name} has {len(arguments)} arguments, and Metal {MOST_ARGUMENTS}")
         pipeline = self._pipeline(module, name)
@@ -166,19 +168,19 @@ class MetalDriver(Driver):
                 f"{self.place}: {name} has groups of {group_size} threads, and registers for {limit}"
             )
         sizes = Metal.MTLSizeMake(groups, 1, 1), Metal.MTLSizeMake(group_size, 1, 1)
-        return Launch(pipeline, *sizes, [_encoded(each) for each in arguments])
+        return MetalLaunch(pipeline, *sizes, [_encoded(each) for each in arguments])
 
-    def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
+    def set_argument(self, launch: MetalLaunch, number: int, argument: Argument) -> None:
         launch.arguments[number] = _encoded(argument)
 
-    def submit(self, launches: Sequence[Launch]) -> None:
+    def submit(self, launches: Sequence[MetalLaunch]) -> None:
         with self._lock:
             encoder = self._commands.compute()
             for each in launches:
                 each.encode(encoder)
             self._commands.commit()
 
-    def timed(self, launch: Launch) -> float:
+    def timed(self, launch: MetalLaunch) -> float:
         with self._lock:
             self._commands.wait()
             launch.encode(self._commands.compute())

@@ -11,7 +11,7 @@ from rlx_core.device.driver import DeviceFacts
 from rlx_core.pipeline.select.backend import Level
 from rlx_gpu.backend import GpuBackend
 from rlx_gpu.codegen.cuda import HIP
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.opencl import OPENCL
 from rlx_rocm import drivers
 from rlx_rocm.hip import discovery as hip
@@ -47,7 +47,7 @@ class RocmBackend(GpuBackend):
     def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts | None:
         return hip.USUAL if drivers.by_cupy(options) else self.usual
 
-    def dialect_of(self, device: Device) -> Language:
+    def dialect_of(self, device: Device) -> GpuDialect:
         return HIP if hip.FEATURE in device.facts.features else self.dialect
 
     def level_of(self, device: Device) -> Level:

@@ -11,7 +11,7 @@ from rlx_core.device.driver import DeviceFacts
 from rlx_core.device.libraries import imported
 from rlx_core.pipeline.select.backend import Level
 from rlx_gpu.backend import GpuBackend
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.wgsl import WGSL, WGSL_WIDE
 from rlx_wgpu.limits import UNSUPPORTED
 from rlx_wgpu.plugin import INSTALL_WGPU, OLDEST
@@ -37,7 +37,7 @@ class WgpuBackend(GpuBackend):
         variables=("WGPU_", "VK_", "MESA_"), tools=(("vulkaninfo", "--summary"),)
     )
 
-    def dialect_of(self, device: Device) -> Language:
+    def dialect_of(self, device: Device) -> GpuDialect:
         return WGSL_WIDE if "shader-int64" in device.facts.features else WGSL
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:

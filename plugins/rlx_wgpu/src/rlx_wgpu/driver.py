@@ -48,7 +48,7 @@ class Module:
 
 
 @define(eq=False)
-class Launch:
+class WgpuLaunch:
     """A kernel function with its arguments.
 
     Attributes:
@@ -201,7 +201,9 @@ class WgpuDriver(Driver):
                 hint="the source is what `rlx compile --emit wgsl` prints",
             ) from None
 
-    def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
+    def launch(
+        self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]
+    ) -> WgpuLaunch:
         assert 0 < groups <= self._limits.groups, f"{groups} groups in one launch"
         assert 0 < group_size <= self._limits.group_size, f"{group_size} threads in a group"
         count = _up(len(arguments) + 2, 4)
@@ -209,12 +211,12 @@ class WgpuDriver(Driver):
             uniform = self.device.create_buffer(
                 size=4 * count, usage=wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
             )
-        result = Launch(module, name, groups, np.zeros(count, np.uint32), uniform, self._nothing)
+        result = WgpuLaunch(module, name, groups, np.zeros(count, np.uint32), uniform, self._nothing)
         for number, argument in enumerate(arguments):
             self.set_argument(result, number, argument)
         return result
 
-    def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
+    def set_argument(self, launch: WgpuLaunch, number: int, argument: Argument) -> None:
         if isinstance(argument, Whole):
             assert argument.buffer.dedicated is not None, "the words for faults lie apart"
             launch.status, launch.group = argument.buffer.dedicated, None
@@ -228,7 +230,7 @@ class WgpuDriver(Driver):
             launch.places[number] = argument  # its index is 1 lower: the status buffer before it has no word
         launch.is_written = False
 
-    def submit(self, launches: Sequence[Launch]) -> None:
+    def submit(self, launches: Sequence[WgpuLaunch]) -> None:
         with self._lock, self._translated():
             for each in launches:
                 self._ready(each)
@@ -245,7 +247,7 @@ class WgpuDriver(Driver):
 
             self._submit(launched)
 
-    def timed(self, launch: Launch) -> float:
+    def timed(self, launch: WgpuLaunch) -> float:
         """Return the seconds by the host's clock on an idle device: WebGPU's timestamps are optional and have no unit."""
         self.synchronize()
         start = perf_counter()
@@ -295,7 +297,7 @@ class WgpuDriver(Driver):
         self.set_argument(self._copy, 3, np.uint32(nbytes))  # follows the status buffer
         self.submit([self._copy])
 
-    def _ready(self, launch: Launch) -> None:
+    def _ready(self, launch: WgpuLaunch) -> None:
         """Prepare a launch for submission: select its pipeline, write its uniform, and create its bind group."""
         heap = self._heap
         if launch.pipeline is None:

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from rlx_core.ir.dtypes import f32, f64, i32, i64
 from rlx_gpu.codegen.c_family import FRAGMENTS, REAL_DTYPES, builtins, fault_fragment
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.units.matrix_units import CUDA_TF32_UNIT, CUDA_UNIT
 from rlx_gpu.codegen.units.warpgroup_matrices import WARPGROUP_FRAGMENTS
 from rlx_gpu.codegen.units.warpgroup_products import print_warpgroup_product
@@ -26,7 +26,7 @@ typedef float f32; typedef double f64; typedef uint2 u32x2; typedef uint4 u32x4;
 
 _UNITS = {**CUDA_UNIT.fragments, **WARPGROUP_FRAGMENTS}
 
-CUDA = Language(
+CUDA = GpuDialect(
     name="cuda",
     suffix=".cu",
     dtypes=REAL_DTYPES,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 
 IndexType = Literal["u32", "u64"]
 
@@ -40,7 +40,7 @@ def reach(strides: Sequence[int], extents: Sequence[int], itemsize: int, offset:
     return (offset + sum(steps)) // itemsize + 1
 
 
-def index_refusal(language: Language, *counts: int) -> str | None:
+def index_refusal(language: GpuDialect, *counts: int) -> str | None:
     """Return why a language cannot count so far, as "needs …" would continue."""
     if language.buffers == "words" and index_type(*counts) == "u64":
         return f"fewer than {INDEX_LIMIT} elements in {language.name}"

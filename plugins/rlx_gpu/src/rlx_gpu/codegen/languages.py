@@ -33,7 +33,7 @@ from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 
 if TYPE_CHECKING:
     from rlx_core.codegen.scalars.table import ScalarTable
-    from rlx_gpu.codegen.functions import Function
+    from rlx_core.emit.emitters import Emitted
     from rlx_gpu.codegen.tiles import TiledProduct
     from rlx_gpu.codegen.walks import Machine
 
@@ -68,12 +68,12 @@ class ProductTemplate(Protocol):
     """Prints the function of a product that `product_refusal` accepts."""
 
     def __call__(
-        self, problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable
-    ) -> Function: ...
+        self, problem: TiledProduct, language: GpuDialect, machine: Machine, scalars: ScalarTable
+    ) -> Emitted: ...
 
 
 @frozen(kw_only=True)
-class Language:
+class GpuDialect:
     """A GPU language: a record for one of the C family; a language with another grammar overrides the methods that differ.
 
     Optional capabilities are fields whose default means that the language does not have them: `matrix_unit`,

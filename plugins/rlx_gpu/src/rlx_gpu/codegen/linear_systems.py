@@ -12,12 +12,12 @@ import math
 from rlx_core.codegen.linear_systems import LinearSystems
 from rlx_core.codegen.scalars.floats import is_nan
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import bool_, i32
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.assembler import Register
-from rlx_gpu.codegen.functions import Printed
 from rlx_gpu.codegen.indexing import length_refusal
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.lines.template import Template
 from rlx_gpu.codegen.walks import Machine
 
@@ -25,16 +25,16 @@ _MATRIX, _SIDES, _RESULT, _ROWS = range(4)
 """Buffers: the operands, the result, and the workspace."""
 
 
-def refusal(problem: LinearSystems, language: Language) -> str | None:
+def refusal(problem: LinearSystems, language: GpuDialect) -> str | None:
     """Return why systems cannot be solved, as "needs …" would continue."""
     return length_refusal("systems", problem.elements) or language.refusal(problem.dtype)
 
 
-def print_systems(problem: LinearSystems, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+def print_systems(problem: LinearSystems, language: GpuDialect, machine: Machine, scalars: ScalarTable) -> Emitted:
     """Return the launches that solve systems; the buffers are the matrices, the right sides and the solutions."""
     assert (reason := refusal(problem, language)) is None, f"{problem} needs {reason}"
     if not problem.stack * problem.n * problem.k:
-        return Printed(())
+        return Emitted((), ())
     group = machine.group
     while group > 32 and group // 2 >= problem.n * problem.width:
         group //= 2
@@ -43,7 +43,7 @@ def print_systems(problem: LinearSystems, language: Language, machine: Machine, 
         systems = _System(problem, t, t.buffer(_ROWS, problem.dtype, is_written=True), t.number(f"{i} * {problem.n}u"))
         systems.bring()
         systems.solve()
-    return Printed((t.done("solve"),), (problem.elements * problem.dtype.itemsize,))
+    return Emitted.joined((t.done("solve"),), (problem.elements * problem.dtype.itemsize,))
 
 
 @frozen(eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx_core.ir.dtypes import f32, i32
 from rlx_gpu.codegen.c_family import FRAGMENTS, WITHOUT_F64, builtins, fault_fragment
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.units.simdgroup_matrices import METAL_UNIT
 
 _BASE = """
@@ -21,7 +21,7 @@ typedef float f32; typedef uint2 u32x2; typedef uint4 u32x4;
 #define rlx_barrier() threadgroup_barrier(mem_flags::mem_threadgroup)
 """
 
-METAL = Language(
+METAL = GpuDialect(
     name="metal",
     suffix=".metal",
     dtypes=WITHOUT_F64,

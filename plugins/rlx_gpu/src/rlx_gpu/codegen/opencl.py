@@ -7,7 +7,7 @@ registers is not memory: a compiler may move such loads before its stores.
 from __future__ import annotations
 
 from rlx_gpu.codegen.c_family import F16_OF_F32, F32_OF_F16, FRAGMENTS, REAL_DTYPES, builtins, fault_fragment
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 
 _BASE = """
 #pragma OPENCL FP_CONTRACT OFF
@@ -30,7 +30,7 @@ typedef double f64;
 #define rlx_barrier() barrier(CLK_LOCAL_MEM_FENCE)
 """
 
-OPENCL = Language(
+OPENCL = GpuDialect(
     name="opencl",
     suffix=".cl",
     dtypes=REAL_DTYPES,

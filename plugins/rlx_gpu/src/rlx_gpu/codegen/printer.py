@@ -17,11 +17,12 @@ from rlx_core.codegen.loops import Index, Kernel, Reduce
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.schedule import Nest
 from rlx_core.codegen.schedule import schedule as loops_of
+from rlx_core.emit.emitters import Emitted
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register, TextAssembler
-from rlx_gpu.codegen.functions import Function, assembled
+from rlx_gpu.codegen.functions import assembled
 from rlx_gpu.codegen.keeping import kept_values, uniform_values
-from rlx_gpu.codegen.languages import Argument, Language
+from rlx_gpu.codegen.languages import Argument, GpuDialect
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.values import ElementRun, Values
@@ -29,9 +30,9 @@ from rlx_gpu.codegen.walks import Machine, Schedule
 
 
 def print_function(
-    kernel: Kernel, schedule: Schedule, language: Language, machine: Machine, scalars: ScalarTable
-) -> Function:
-    """The function of one launch of a kernel that obeys `check_kernel` and that nothing refuses."""
+    kernel: Kernel, schedule: Schedule, language: GpuDialect, machine: Machine, scalars: ScalarTable
+) -> Emitted:
+    """Return the launch of a kernel that obeys `check_kernel` and that nothing refuses."""
     b = TextAssembler(language)
     # Equal kernels share a function whatever their buffers are called.
     used = sorted({a.buffer for a in kernel.accesses})
@@ -41,7 +42,7 @@ def print_function(
     values = Values(b, plain, schedule, scalars)
     _Printing(plain, schedule, values, reductions).write()
     arguments = {i: Argument(names[i], kernel.buffers[i].dtype, kernel.buffers[i].is_result) for i in used}
-    return assembled(kernel.name, b, arguments, reductions.shared, schedule.group, schedule.groups, tuple(values.sites))
+    return assembled(kernel.name, b, arguments, reductions.shared, schedule.group, schedule.groups, values.faults)
 
 
 def renamed(kernel: Kernel, names: dict[int, str]) -> Kernel:
@@ -70,7 +71,7 @@ class _Printing:
         return self.values.b
 
     @property
-    def language(self) -> Language:
+    def language(self) -> GpuDialect:
         return self.b.language
 
     def write(self) -> None:

@@ -13,12 +13,12 @@ from math import prod
 from attrs import evolve, field
 
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import define, frozen
 from rlx_gpu.codegen.assembler import Register
-from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.indexing import as_index
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.printer import renamed
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.tiles import (
@@ -67,7 +67,7 @@ def tiles_of(problem: TiledProduct, machine: Machine) -> Tiles:
     return tiles
 
 
-def print_product(problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
+def print_product(problem: TiledProduct, language: GpuDialect, machine: Machine, scalars: ScalarTable) -> Emitted:
     """The function that computes a product whose result has elements and that `product_refusal` does not refuse."""
     assert (reason := product_refusal(problem, language)) is None, f"the product needs {reason}"
     if problem.load is None:

@@ -12,7 +12,7 @@ from rlx_core.codegen.scalars.table import DTYPES, ScalarTable
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.op import Op
 from rlx_core.system.records import frozen
-from rlx_gpu.codegen.languages import ACCURATE, Builtin, Language
+from rlx_gpu.codegen.languages import ACCURATE, Builtin, GpuDialect
 
 
 @frozen(eq=False)
@@ -46,7 +46,7 @@ class LanguageTable(ScalarTable):
 
 
 @lru_cache(maxsize=16)
-def scalars_of(language: Language) -> LanguageTable:
+def scalars_of(language: GpuDialect) -> LanguageTable:
     """Return the scalar functions of a language."""
     shared = standard_table(language.name, tuple(d for d in DTYPES if d in language.dtypes))
     return LanguageTable(shared.name, shared.dtypes, shared.rows, shared.functions, language.builtins)

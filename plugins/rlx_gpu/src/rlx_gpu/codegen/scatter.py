@@ -15,15 +15,17 @@ from typing import Literal
 
 from attrs import evolve
 
+from rlx_core.codegen.faults import index_fault
 from rlx_core.codegen.loops import Buffer, Combine
 from rlx_core.codegen.ordering import Keys, Sorting
+from rlx_core.codegen.places import Fault
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import i32, i64, u32
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.assembler import Register, TextAssembler
-from rlx_gpu.codegen.functions import Function, Printed
 from rlx_gpu.codegen.indexing import INDEX_LIMIT, fault_place, index_refusal, reach
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.lines.keys import count_before
 from rlx_gpu.codegen.lines.sorting import print_sorting
 from rlx_gpu.codegen.lines.sorting import refusal as sorting_refusal
@@ -49,6 +51,7 @@ class OwnedScatter:
         buffers: Buffers of the problem.
         base: The initial value of the result; by default zeros.
         mode: "set" keeps the last update.
+        name: The op, for errors.
     """
 
     extents: tuple[int, ...]
@@ -61,6 +64,7 @@ class OwnedScatter:
     result: Factor
     mode: Literal["set", "add", "mul", "max", "min"] = "add"
     outside: Outside = "report"
+    name: str = "scatter"
 
     @property
     def points(self) -> int:
@@ -96,21 +100,21 @@ class OwnedScatter:
         return max(self.points, self.lines * self.count, *reached)
 
 
-def refusal(problem: OwnedScatter, language: Language) -> str | None:
+def refusal(problem: OwnedScatter, language: GpuDialect) -> str | None:
     """Return why a language cannot index a scatter, as "needs …" would continue."""
     return index_refusal(language, problem.elements)
 
 
-def print_scatter(problem: OwnedScatter, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+def print_scatter(problem: OwnedScatter, language: GpuDialect, machine: Machine, scalars: ScalarTable) -> Emitted:
     """Return the launches that scatter; the buffers are those of the problem."""
     assert (reason := refusal(problem, language)) is None, f"the scatter needs {reason}"
     if not problem.points:
-        return Printed(())
+        return Emitted((), ())
     owners = _Owners(problem, language, machine, scalars)
-    return owners.sorted() if _is_sorted(problem, language, machine) else Printed((owners.searching(),))
+    return owners.sorted() if _is_sorted(problem, language, machine) else owners.searching()
 
 
-def _is_sorted(p: OwnedScatter, language: Language, machine: Machine) -> bool:
+def _is_sorted(p: OwnedScatter, language: GpuDialect, machine: Machine) -> bool:
     """Whether there are so many updates that sorting them pays, and not so many that none of the sort's templates takes them."""
     if p.count <= machine.few_updates or p.size >= INDEX_LIMIT:
         return False
@@ -127,7 +131,7 @@ class _Owners:
     """The launches of one problem."""
 
     problem: OwnedScatter
-    language: Language
+    language: GpuDialect
     machine: Machine
     scalars: ScalarTable
 
@@ -136,7 +140,7 @@ class _Owners:
 
     # ---------------------------------------------------------------------------------- few updates
 
-    def searching(self) -> Function:
+    def searching(self) -> Emitted:
         """Every element reads all indices of its batch."""
         p, t = self.problem, self._template(self.problem.elements)
         b = t.b
@@ -156,30 +160,27 @@ class _Owners:
                 with t.b.when(b.icmp_unsigned("==", index, owned).text):
                     self._combine(t, total, places, u)
             self._store(t, places, total)
-        return t.done("scatter", self._sites)
+        return t.done("scatter", self._faults)
 
     # --------------------------------------------------------------------------------- many updates
 
-    def sorted(self) -> Printed:
+    def sorted(self) -> Emitted:
         """Updates sorted by where they go; every element reads its own."""
         p, first = self.problem, len(self.problem.buffers)
         keys, sorted_keys, numbers, starts = range(first, first + 4)
         order = print_sorting(_order(p), self.language, self.machine, self.scalars)
         renumbered = (keys, sorted_keys, numbers, *range(first + 4, first + 4 + len(order.workspaces)))
-        sorts = tuple(
-            evolve(f, launch=evolve(f.launch, buffers=tuple(renumbered[n] for n in f.launch.buffers)))
-            for f in order.functions
-        )
-        functions = (
+        calls = tuple(evolve(call, buffers=tuple(renumbered[n] for n in call.buffers)) for call in order.calls)
+        parts = (
             self._keys(keys),
-            *sorts,
+            evolve(order, calls=calls),
             self._starts(sorted_keys, starts),
             self._combined(numbers, starts),
         )
         nbytes = 4 * p.lines * p.count
-        return Printed(functions, (nbytes, nbytes, nbytes, 4 * p.lines * (p.size + 1), *order.workspaces))
+        return Emitted.joined(parts, (nbytes, nbytes, nbytes, 4 * p.lines * (p.size + 1), *order.workspaces))
 
-    def _keys(self, keys: int) -> Function:
+    def _keys(self, keys: int) -> Emitted:
         """The axis position of every update; of one that goes nowhere the largest number, which is sorted behind all."""
         p = self.problem
         t = self._template(max(p.lines * p.count, p.elements))
@@ -196,9 +197,9 @@ class _Owners:
                         self._report(t, i, index)
                 index = b.select(is_inside, index, b.literal(i64, -1))
             t.memory.store(t.buffer(keys, i32, is_written=True), i32, i, b.resized(index, i32, is_signed=False))
-        return t.done("scatter_keys", self._sites)
+        return t.done("scatter_keys", self._faults)
 
-    def _starts(self, keys: int, starts: int) -> Function:
+    def _starts(self, keys: int, starts: int) -> Emitted:
         """For every position of the axis, and for its end, how many updates go to those before it."""
         p = self.problem
         t = self._template(p.lines * max(p.size + 1, p.count))
@@ -211,7 +212,7 @@ class _Owners:
             t.memory.store(t.buffer(starts, i32, is_written=True), i32, i, t.word(before))
         return t.done("scatter_starts")
 
-    def _combined(self, numbers: int, starts: int) -> Function:
+    def _combined(self, numbers: int, starts: int) -> Emitted:
         """Every element combines the updates that go there."""
         p = self.problem
         t = self._template(max(p.elements, p.lines * (p.size + 1)))
@@ -231,8 +232,9 @@ class _Owners:
     # -------------------------------------------------------------------------------------- elements
 
     @property
-    def _sites(self) -> tuple[int, ...]:
-        return (0,) if self.problem.outside == "report" else ()
+    def _faults(self) -> tuple[Fault, ...]:
+        p = self.problem
+        return (index_fault(p.name, p.size),) if p.outside == "report" else ()
 
     def _places(self, t: Template, number: str, axes: Sequence[int]) -> dict[int, str]:
         """The index along each of some axes of the result, of a number that counts their points."""

@@ -28,12 +28,10 @@ class Stage:
 
     Attributes:
         parts: If set, the first axis counts this many parts of the rows.
-        origins: For each value, its number in the complete kernel; `None` for values that only the partition needs.
         flat_axes: Number of the grid's last axes that are rows of the complete kernel.
     """
 
     kernel: Kernel
-    origins: tuple[int | None, ...]
     parts: int = 0
     flat_axes: int = 0
 
@@ -49,7 +47,7 @@ class Staged:
 def stages_of(kernel: Kernel, machine: Machine) -> Staged:
     """The kernel itself, or the kernels that compute it in parts."""
     parts = _parts(kernel, machine)
-    return Staged((Stage(kernel, tuple(range(len(kernel.values)))),)) if parts < 2 else _Stager(kernel, parts).staged()
+    return Staged((Stage(kernel),)) if parts < 2 else _Stager(kernel, parts).staged()
 
 
 def _parts(kernel: Kernel, machine: Machine) -> int:
@@ -196,9 +194,7 @@ class _Stager:
                 values.append(Apply(dtype, Cast(dtype), (number[s.value],)))
                 number[s.value] = len(values) - 1
             moved.append(evolve(s, value=number[s.value]))
-        origin = {new: old for old, new in number.items() if isinstance(values[new], type(kernel.values[old]))}
-        origins = tuple(origin.get(i) for i in range(len(values)))
-        return Stage(Kernel(kernel.name, extents, grid, (), tuple(values), tuple(moved)), origins)
+        return Stage(Kernel(kernel.name, extents, grid, (), tuple(values), tuple(moved)))
 
 
 def _with_buffers(kernel: Kernel, buffers: Sequence[Buffer]) -> Kernel:

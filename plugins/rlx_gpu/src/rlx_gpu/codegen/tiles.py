@@ -8,12 +8,13 @@ from math import prod
 
 from rlx_core.codegen.loops import Buffer, Kernel
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import DType, bool_
 from rlx_core.system.records import define, frozen
 from rlx_gpu.codegen.assembler import Register, TextAssembler
-from rlx_gpu.codegen.functions import Function, assembled, each_group
+from rlx_gpu.codegen.functions import assembled, each_group
 from rlx_gpu.codegen.indexing import IndexType, as_index, index_refusal, index_type, reach
-from rlx_gpu.codegen.languages import Argument, Language
+from rlx_gpu.codegen.languages import Argument, GpuDialect
 from rlx_gpu.codegen.memory import Memory, index_text
 from rlx_gpu.codegen.printer import renamed
 from rlx_gpu.codegen.registers import register_dtype
@@ -82,7 +83,7 @@ class TiledProduct:
         return index_type(self.elements(factor))
 
 
-def product_refusal(problem: TiledProduct, language: Language) -> str | None:
+def product_refusal(problem: TiledProduct, language: GpuDialect) -> str | None:
     """Return why a language cannot index a product, as "needs …" would continue."""
     counts = (problem.elements(problem.lhs), problem.elements(problem.rhs), problem.depth)
     return index_refusal(language, index_count(problem.kernel), *counts)
@@ -166,7 +167,7 @@ def multiplied(
 
 
 def values_of(
-    problem: TiledProduct, kernel: Kernel, language: Language, scalars: ScalarTable, group: int, lanes: int = 1
+    problem: TiledProduct, kernel: Kernel, language: GpuDialect, scalars: ScalarTable, group: int, lanes: int = 1
 ) -> Values:
     """Return the values of a product's kernel, computed on its sums by groups of `group` threads."""
     names = {buffer: f"m{i}" for i, buffer in enumerate(problem.used)}
@@ -204,7 +205,7 @@ class ProductPrinting:
 
     def done(
         self, machine: Machine, rows: int, columns: int, shared: Sequence[str], dynamic_nbytes: int = 0
-    ) -> Function:
+    ) -> Emitted:
         """The function that computes every tile of the result, of so many rows and columns."""
         kernel, b = self.kernel, self.b
         *batch, m, n = kernel.extents
@@ -214,8 +215,7 @@ class ProductPrinting:
             self.tile(place_tile(b, kernel.extents, rows, columns))
         buffers = self.values.kernel.buffers
         arguments = {i: Argument(buffers[i].name, buffers[i].dtype, buffers[i].is_result) for i in self.problem.used}
-        sites = tuple(self.values.sites)
-        return assembled(kernel.name, b, arguments, shared, self.threads, groups, sites, dynamic_nbytes)
+        return assembled(kernel.name, b, arguments, shared, self.threads, groups, self.values.faults, dynamic_nbytes)
 
     def store(self, row: str, column: str, sums: Sequence[Register], grid: dict[int, str]) -> None:
         """Apply the kernel to the sum of an element and to those of its next neighbours."""

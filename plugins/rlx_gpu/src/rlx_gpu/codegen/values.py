@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from attrs import field
 
+from rlx_core.codegen.faults import fault_of
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Store, operands_of
+from rlx_core.codegen.places import Fault
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import f32, i32, i64
 from rlx_core.ops.conversion import Cast
@@ -182,6 +184,11 @@ class Values:
                 b.line(b.language.fault(self.sites[number], place, index.text))
         nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
         return b.select(is_inside, index, nearest)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults of the sites, in order."""
+        return tuple(fault_of(self.kernel, v) for v in self.sites)
 
     def store(self, stores: Iterable[Store], point: ElementRun) -> None:
         """Stores of the kernel, for all neighbours of the run.

@@ -17,7 +17,7 @@ from attrs import evolve
 from rlx_core.ir.dtypes import DType, bool_, f32, i8, i16, i32, i64
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.c_family import WITHOUT_F64, builtins
-from rlx_gpu.codegen.languages import Argument, Language
+from rlx_gpu.codegen.languages import Argument, GpuDialect
 from rlx_gpu.codegen.wgsl_prelude import FRAGMENTS, WIDE_FRAGMENTS, segmented, words
 
 __all__ = ["WGSL", "WGSL_WIDE", "Wgsl", "segmented"]
@@ -28,7 +28,7 @@ _WRITES_BELOW_WORDS = ("rlx_set_byte", "rlx_set_half")
 
 
 @frozen(kw_only=True)
-class Wgsl(Language):
+class Wgsl(GpuDialect):
     """WGSL, where its syntax differs from the C family."""
 
     def type(self, dtype: DType) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from attrs import field
 
 from rlx_core.system.records import define
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 
 TYPE_NAMES: Final = frozenset(f"{kind}{bits}" for kind in "iuf" for bits in (8, 16, 32, 64))
 """Names of number types in the preludes of the languages."""
@@ -19,7 +19,7 @@ TYPE_NAMES: Final = frozenset(f"{kind}{bits}" for kind in "iuf" for bits in (8, 
 class Writer:
     """The body of one function in a language."""
 
-    language: Language
+    language: GpuDialect
     lines: list[str] = field(factory=list, init=False)
     depth: int = field(default=1, init=False)
     _count: int = field(default=0, init=False)

@@ -16,14 +16,11 @@ import numpy as np
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, View
 from rlx_core.errors import Fact, KernelBuildError, PlaceError
 from rlx_core.system.records import define
-from rlx_gpu.cupy.launches import MIN_LAUNCHES, Launch, Recording
+from rlx_gpu.cupy.launches import MIN_LAUNCHES, CupyLaunch, Recording
 from rlx_gpu.cupy.queue import Queue
 from rlx_gpu.cupy.routines import Routine
 
-Call: TypeAlias = Launch | Routine
-"""A kernel or a function of a library, with arguments."""
-
-Submitted: TypeAlias = Call | Recording
+Submitted: TypeAlias = CupyLaunch | Routine | Recording
 """Work that can be submitted to a stream."""
 
 STAGED: Final = 4 << 20
@@ -34,7 +31,7 @@ INTERFACE: Final = "__cuda_array_interface__"
 
 
 @define(eq=False)
-class Buffer:
+class CupyBuffer:
     """Memory on the device.
 
     Attributes:
@@ -91,19 +88,19 @@ class CupyDriver(Driver):
 
     # ---------------------------------------------------------------------------------------- memory
 
-    def allocate(self, nbytes: int) -> Buffer:
+    def allocate(self, nbytes: int) -> CupyBuffer:
         with self._queue as stream:
             pointer = self._cupy.cuda.alloc(nbytes)
-        return Buffer(pointer.ptr, pointer, stream)
+        return CupyBuffer(pointer.ptr, pointer, stream)
 
-    def free(self, buffer: Buffer) -> None:
+    def free(self, buffer: CupyBuffer) -> None:
         with self._queue as stream:
             if buffer.stream.ptr != stream.ptr:
                 # CuPy reuses the block for work on that stream, which is not ordered after work submitted to this one.
                 buffer.stream.wait_event(stream.record())
             buffer.owner = None
 
-    def write(self, buffer: Buffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
+    def write(self, buffer: CupyBuffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
         is_staged = waits and data.nbytes <= STAGED
         with self._queue as stream:
             source = pinned = data
@@ -119,18 +116,18 @@ class CupyDriver(Driver):
             else:
                 stream.synchronize()
 
-    def read(self, buffer: Buffer, offset: int, into: np.ndarray) -> None:
+    def read(self, buffer: CupyBuffer, offset: int, into: np.ndarray) -> None:
         with self._queue as stream:
             target, kind = _address(into), self._runtime.memcpyDeviceToHost
             self._runtime.memcpyAsync(target, buffer.address + offset, into.nbytes, kind, stream.ptr)
         self._wait(stream)
 
-    def copy(self, source: Buffer, source_offset: int, target: Buffer, target_offset: int, nbytes: int) -> None:
+    def copy(self, source: CupyBuffer, source_offset: int, target: CupyBuffer, target_offset: int, nbytes: int) -> None:
         with self._queue as stream:
             start, end = source.address + source_offset, target.address + target_offset
             self._runtime.memcpyAsync(end, start, nbytes, self._runtime.memcpyDeviceToDevice, stream.ptr)
 
-    def fill(self, buffer: Buffer, offset: int, nbytes: int, byte: int) -> None:
+    def fill(self, buffer: CupyBuffer, offset: int, nbytes: int, byte: int) -> None:
         with self._queue as stream:
             self._runtime.memsetAsync(buffer.address + offset, byte, nbytes, stream.ptr)
 
@@ -157,7 +154,7 @@ class CupyDriver(Driver):
                 )
         address = adopted.data.ptr
         start = address - address % self.facts.alignment  # aligned, so that other libraries can derive the offset
-        return Adopted(Buffer(start, adopted), address - start, adopted.strides)
+        return Adopted(CupyBuffer(start, adopted), address - start, adopted.strides)
 
     def export(self, view: View, options: Mapping[str, Any]) -> Any:
         with self._queue:
@@ -218,11 +215,15 @@ class CupyDriver(Driver):
     def binary_of(self, module: Module) -> bytes:
         return module.binary
 
-    def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
+    def launch(
+        self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]
+    ) -> CupyLaunch:
         with self._queue:
-            return Launch.of(self._cupy.cuda.driver.launchKernel, module.loaded, name, groups, group_size, arguments)
+            return CupyLaunch.of(
+                self._cupy.cuda.driver.launchKernel, module.loaded, name, groups, group_size, arguments
+            )
 
-    def share(self, launch: Launch, nbytes: int) -> None:
+    def share(self, launch: CupyLaunch, nbytes: int) -> None:
         driver = self._cupy.cuda.driver
         with self._queue:  # above 48 KiB the driver requires this attribute
             driver.funcSetAttribute(launch.function, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
@@ -231,7 +232,7 @@ class CupyDriver(Driver):
     def routine(self, function: Callable[..., None], places: Sequence[Any], arguments: Sequence[Argument]) -> Routine:
         return Routine.of(self._cupy, function, places, arguments, self._number)
 
-    def set_argument(self, launch: Call, number: int, argument: Argument) -> None:
+    def set_argument(self, launch: CupyLaunch | Routine, number: int, argument: Argument) -> None:
         launch.set(number, argument)
 
     def submit(self, launches: Sequence[Submitted]) -> None:

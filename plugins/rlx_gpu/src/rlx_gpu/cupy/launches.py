@@ -15,7 +15,7 @@ MIN_LAUNCHES: Final = 3
 
 
 @define(eq=False)
-class Launch:
+class CupyLaunch:
     """A kernel with its arguments, laid out as the driver reads them, so that a submission packs nothing.
 
     Attributes:
@@ -38,7 +38,9 @@ class Launch:
     dynamic_nbytes: int = 0
 
     @classmethod
-    def of(cls, launch: Any, module: Any, name: str, groups: int, size: int, arguments: Sequence[Argument]) -> Launch:
+    def of(
+        cls, launch: Any, module: Any, name: str, groups: int, size: int, arguments: Sequence[Argument]
+    ) -> CupyLaunch:
         slots = np.zeros(max(len(arguments), 1), np.uint64)
         table = slots.__array_interface__["data"][0] + 8 * np.arange(slots.size, dtype=np.uint64)
         function = module.get_function(name).ptr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from rlx_core.codegen.places import Fault, Layout, Place
+from rlx_core.codegen.places import Layout, Place
 from rlx_core.emit.emitters import Emitted
 from rlx_core.emit.movement import buffers_of
 from rlx_core.emit.table import DeviceTable
@@ -39,11 +39,7 @@ def scatter_rows(table: DeviceTable, language: GpuLanguage) -> None:
     @table.emitter(Scatter, ScatterAdd, when=is_there, accepts_strides=False, name="scatter_by_owners")
     def scatter_by_owners(node: Node, layout: Layout) -> Emitted:
         """Combine, for every element of the result, the updates of that element; many updates are sorted first."""
-        op: Any = node.op
-        problem = problem_of(op, layout)
-        size = problem.extents[problem.axis]
-        fault = Fault(f"{op.name.rpartition('.')[2]}: index {{}} is outside an axis of {size} elements")
-        return language.printed(print_scatter, problem, fault)
+        return language.printed(print_scatter, problem_of(node.op, layout))
 
 
 def problem_of(op: Any, layout: Layout) -> OwnedScatter:
@@ -71,6 +67,7 @@ def problem_of(op: Any, layout: Layout) -> OwnedScatter:
         result=Factor(first + 2, result.strides, 0),
         mode=op.mode if has_base else "add",
         outside=_OUTSIDE[op.oob],
+        name=op.name.rpartition(".")[2],
     )
 
 

@@ -19,7 +19,8 @@ def compiled(source: str, architecture: str, place: str = "rocm") -> bytes:
         DeviceUnavailableError: HIPRTC is not installed.
     """
     options = (f"--gpu-architecture={architecture}", "-w", *HIP.options)
-    return HIPRTC.compiled(source, architecture, options, "Code", place).code
+    code, _log = HIPRTC.compiled(source, architecture, options, "Code", place)
+    return code
 
 
 def _paths() -> Iterator[str]:

@@ -32,7 +32,7 @@ _ROUNDED: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
 
 
 @frozen(eq=False)
-class Launch:
+class OpenclLaunch:
     """A kernel object with its arguments.
 
     Attributes:
@@ -141,7 +141,7 @@ class OpenClDriver(Driver):
     @guarded
     def launch(
         self, module: cl.Program, name: str, groups: int, group_size: int, arguments: Sequence[Argument]
-    ) -> Launch:
+    ) -> OpenclLaunch:
         flat: list[Any] = []
         starts: list[int] = []
         for argument in arguments:
@@ -151,10 +151,10 @@ class OpenClDriver(Driver):
         kernel.set_scalar_arg_dtypes([each.dtype if isinstance(each, np.generic) else None for each in flat])
         kernel.set_args(*flat)
         offsets = {number: argument.offset for number, argument in enumerate(arguments) if isinstance(argument, At)}
-        return Launch(kernel, (groups * group_size,), (group_size,), tuple(starts), offsets)
+        return OpenclLaunch(kernel, (groups * group_size,), (group_size,), tuple(starts), offsets)
 
     @guarded
-    def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
+    def set_argument(self, launch: OpenclLaunch, number: int, argument: Argument) -> None:
         place, kernel = launch.starts[number], launch.kernel
         if isinstance(argument, At) and launch.offsets[number] == argument.offset:
             kernel.set_arg(place, argument.buffer)
@@ -165,14 +165,14 @@ class OpenClDriver(Driver):
             launch.offsets[number] = argument.offset
 
     @guarded
-    def submit(self, launches: Sequence[Launch]) -> None:
+    def submit(self, launches: Sequence[OpenclLaunch]) -> None:
         queue, enqueue = self.queue, cl.enqueue_nd_range_kernel
         for each in launches:
             enqueue(queue, each.kernel, each.threads, each.group)
         queue.flush()
 
     @guarded
-    def timed(self, launch: Launch) -> float:
+    def timed(self, launch: OpenclLaunch) -> float:
         self.synchronize()
         if self._clock is None:
             properties = cl.command_queue_properties.PROFILING_ENABLE

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.attention.cotangents import STATISTICS, Cotangents
 from rlx_gpu.codegen.attention.forward import print_zeros
 from rlx_gpu.codegen.attention.score_tiles import ScoreTiles, Sums, refusal
-from rlx_gpu.codegen.functions import Function, Printed
 from rlx_gpu.codegen.kernels import print_loops
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.units.attention_backward import print_unit_cotangents
 from rlx_gpu.codegen.units.head_tiles import unit_for_attention
 from rlx_gpu.codegen.walks import Machine
@@ -28,22 +28,22 @@ _Q, _K, _V, _DY = range(4)
 
 
 def print_attention_backward(
-    problem: PlacedAttention, language: Language, machine: Machine, scalars: ScalarTable
-) -> Printed:
+    problem: PlacedAttention, language: GpuDialect, machine: Machine, scalars: ScalarTable
+) -> Emitted:
     """Return the launches that compute the cotangents; the buffers are those of the problem."""
     assert (reason := refusal(problem, language, scalars)) is None, f"{problem} needs {reason}"
     if not (all(problem.sizes) and problem.width):
         return print_zeros(problem, language, machine, scalars)
     cotangents, unit = Cotangents(problem), unit_for_attention(problem, language, machine)
     if unit is not None:
-        functions = print_unit_cotangents(cotangents, unit, language, machine, scalars)
+        passes = print_unit_cotangents(cotangents, unit, language, machine, scalars)
     else:
-        functions = _Passes(cotangents, language, machine, scalars).functions()
+        passes = _Passes(cotangents, language, machine, scalars).launches()
     workspaces = cotangents.workspaces
     if problem.has_bias:
         summed = print_loops(cotangents.bias(), language, machine, scalars)
-        functions, workspaces = (*functions, *summed.functions), (*workspaces, *summed.workspaces)
-    return Printed(functions, workspaces)
+        passes, workspaces = (*passes, summed), (*workspaces, *summed.workspaces)
+    return Emitted.joined(passes, workspaces)
 
 
 @frozen
@@ -51,7 +51,7 @@ class _Passes:
     """The launches of one problem."""
 
     cotangents: Cotangents
-    language: Language
+    language: GpuDialect
     machine: Machine
     scalars: ScalarTable
 
@@ -59,7 +59,7 @@ class _Passes:
     def problem(self) -> PlacedAttention:
         return self.cotangents.problem
 
-    def functions(self) -> tuple[Function, ...]:
+    def launches(self) -> tuple[Emitted, ...]:
         return self._statistics(), self._queries(), self._keys()
 
     # ---------------------------------------------------------------------------------------- passes
@@ -67,7 +67,7 @@ class _Passes:
     def _tiles(self, *arrays: str) -> ScoreTiles:
         return ScoreTiles(self.problem, self.language, self.machine, self.scalars, self.cotangents.buffers, arrays)
 
-    def _statistics(self) -> Function:
+    def _statistics(self) -> Emitted:
         p = self.problem
         t = self._tiles("weights", "cotangents", "largest", "shrinking", "totals", "weighted")
         with t.each_tile(QUERY):
@@ -84,7 +84,7 @@ class _Passes:
                 self.cotangents.store_statistics(t, "query0 + t", *(t.read(name, "t") for name in STATISTICS))
         return t.done("attention_statistics")
 
-    def _queries(self) -> Function:
+    def _queries(self) -> Emitted:
         p = self.problem
         t = self._tiles("cotangents", *STATISTICS)
         with t.each_tile(QUERY):
@@ -101,7 +101,7 @@ class _Passes:
             t.store_sums(sums, self.cotangents.result(_Q), QUERY, p.features)
         return t.done("attention_queries")
 
-    def _keys(self) -> Function:
+    def _keys(self) -> Emitted:
         p = self.problem
         t = self._tiles("weights", "cotangents", *STATISTICS)
         with t.each_tile(KEY):

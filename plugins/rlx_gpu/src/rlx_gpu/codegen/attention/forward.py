@@ -13,11 +13,11 @@ from attrs import evolve
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.loops import Buffer, Const, Kernel, Store
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.score_tiles import ScoreTiles, Sums, refusal
-from rlx_gpu.codegen.functions import Function, Printed
 from rlx_gpu.codegen.kernels import print_loops
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.units.attention import print_unit_attention
 from rlx_gpu.codegen.units.head_tiles import unit_for_attention
 from rlx_gpu.codegen.walks import Machine
@@ -25,28 +25,28 @@ from rlx_gpu.codegen.walks import Machine
 __all__ = ["print_attention", "print_zeros", "refusal", "storing"]
 
 
-def print_attention(problem: PlacedAttention, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+def print_attention(problem: PlacedAttention, language: GpuDialect, machine: Machine, scalars: ScalarTable) -> Emitted:
     """Return the launches that compute attention; the buffers are those of the problem."""
     assert (reason := refusal(problem, language, scalars)) is None, f"{problem} needs {reason}"
     if not (all(problem.sizes) and problem.width):
         return print_zeros(problem, language, machine, scalars)
     unit = unit_for_attention(problem, language, machine)
     if unit is not None:
-        return Printed((print_unit_attention(problem, unit, language, machine, scalars),))
-    return Printed((_function(problem, language, machine, scalars),))
+        return print_unit_attention(problem, unit, language, machine, scalars)
+    return _function(problem, language, machine, scalars)
 
 
-def print_zeros(problem: PlacedAttention, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+def print_zeros(problem: PlacedAttention, language: GpuDialect, machine: Machine, scalars: ScalarTable) -> Emitted:
     """Zeros for every result that has elements: what sums over no query or key are."""
-    functions: list[Function] = []
+    launches: list[Emitted] = []
     for i, place in enumerate(problem.layout.results):
         shape, dtype = place.type.static_shape, place.type.dtype
         number = len(problem.layout.operands) + i
         stores = (Store(number, 0, place.strides),)
         buffers = storing(problem.buffers, number)
         kernel = Kernel("zeros", shape, len(shape), buffers, (Const(dtype, 0.0),), stores)
-        functions += print_loops(kernel, language, machine, scalars).functions
-    return Printed(tuple(functions))
+        launches.append(print_loops(kernel, language, machine, scalars))
+    return Emitted.joined(launches)
 
 
 def storing(buffers: Sequence[Buffer], number: int) -> tuple[Buffer, ...]:
@@ -54,7 +54,7 @@ def storing(buffers: Sequence[Buffer], number: int) -> tuple[Buffer, ...]:
     return tuple(evolve(buffer, is_result=i == number) for i, buffer in enumerate(buffers))
 
 
-def _function(problem: PlacedAttention, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
+def _function(problem: PlacedAttention, language: GpuDialect, machine: Machine, scalars: ScalarTable) -> Emitted:
     arrays = ("weights", "largest", "shrinking", "totals")
     t = ScoreTiles(problem, language, machine, scalars, problem.buffers, arrays)
     result = len(problem.layout.operands)

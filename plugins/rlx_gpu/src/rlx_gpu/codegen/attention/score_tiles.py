@@ -17,14 +17,15 @@ from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAtt
 from rlx_core.codegen.loops import Buffer
 from rlx_core.codegen.places import Place
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import DType
 from rlx_core.ops.activation import exp
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register, TextAssembler
-from rlx_gpu.codegen.functions import Function, assembled, each_group
+from rlx_gpu.codegen.functions import assembled, each_group
 from rlx_gpu.codegen.indexing import IndexType, as_index, index_refusal, index_type, length_refusal, reach
 from rlx_gpu.codegen.kernels import values_refusal
-from rlx_gpu.codegen.languages import Argument, Language
+from rlx_gpu.codegen.languages import Argument, GpuDialect
 from rlx_gpu.codegen.memory import Memory
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.tiles import Factor, Span, bring, multiplied
@@ -45,7 +46,7 @@ NAMES = {QUERY: ("query0", "head"), KEY: ("key0", "group_head")}
 Sums = list[list[Register]]
 
 
-def refusal(problem: PlacedAttention, language: Language, scalars: ScalarTable) -> str | None:
+def refusal(problem: PlacedAttention, language: GpuDialect, scalars: ScalarTable) -> str | None:
     """Return why attention cannot be printed, as "needs …" would continue."""
     if (reason := values_refusal(problem.scores.kernel, language, scalars)) is not None:
         return reason
@@ -75,7 +76,7 @@ class ScoreTiles:
     """
 
     problem: PlacedAttention
-    language: Language
+    language: GpuDialect
     machine: Machine
     scalars: ScalarTable
     buffers: tuple[Buffer, ...]
@@ -124,7 +125,7 @@ class ScoreTiles:
 
     # ------------------------------------------------------------------------------------------ text
 
-    def done(self, stem: str, shared: Sequence[str] | None = None) -> Function:
+    def done(self, stem: str, shared: Sequence[str] | None = None) -> Emitted:
         """The function that was written, whose shared arrays are by default those of its products by threads."""
         if shared is None:
             type = self.language.type(self.dtype)

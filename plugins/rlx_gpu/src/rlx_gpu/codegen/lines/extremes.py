@@ -10,19 +10,19 @@ from contextlib import nullcontext
 
 from rlx_core.codegen.ordering import Extreme
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import DType, i32, u32, u64
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.assembler import Register
-from rlx_gpu.codegen.functions import Function, Printed
 from rlx_gpu.codegen.indexing import index_refusal, length_refusal
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.lines.keys import key_dtype, load_key
 from rlx_gpu.codegen.lines.template import Template, bits_dtype
 from rlx_gpu.codegen.reductions import Reductions
 from rlx_gpu.codegen.walks import Machine
 
 
-def refusal(problem: Extreme, language: Language) -> str | None:
+def refusal(problem: Extreme, language: GpuDialect) -> str | None:
     """Return why an extreme cannot be computed, as "needs …" would continue."""
     return (
         length_refusal("lines", problem.n)
@@ -31,18 +31,20 @@ def refusal(problem: Extreme, language: Language) -> str | None:
     )
 
 
-def print_extreme(problem: Extreme, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+def print_extreme(problem: Extreme, language: GpuDialect, machine: Machine, scalars: ScalarTable) -> Emitted:
     """Return the launches that compute extremes; the buffers are the elements and the places."""
     assert (reason := refusal(problem, language)) is None, f"{problem} needs {reason}"
     if not problem.lines:
-        return Printed(())
+        return Emitted((), ())
     stages = _ExtremeStages(problem, language, machine, scalars)
     parts = _parts(problem, machine)
     if parts == 1:
-        return Printed((stages.function(1, problem.n, True, True),))
+        return stages.function(1, problem.n, True, True)
     first_stage = stages.function(parts, -(-problem.n // parts), True, False)
     count = problem.lines * parts
-    return Printed((first_stage, stages.function(1, parts, False, True)), (count * stages.key.itemsize, count * 4))
+    return Emitted.joined(
+        (first_stage, stages.function(1, parts, False, True)), (count * stages.key.itemsize, count * 4)
+    )
 
 
 def _parts(problem: Extreme, machine: Machine) -> int:
@@ -56,7 +58,7 @@ def _parts(problem: Extreme, machine: Machine) -> int:
 @frozen
 class _ExtremeStages:
     problem: Extreme
-    language: Language
+    language: GpuDialect
     machine: Machine
     scalars: ScalarTable
 
@@ -64,7 +66,7 @@ class _ExtremeStages:
     def key(self) -> DType:
         return key_dtype(self.problem.keys)
 
-    def function(self, parts: int, size: int, is_first: bool, is_last: bool) -> Function:
+    def function(self, parts: int, size: int, is_first: bool, is_last: bool) -> Emitted:
         """The extreme of each part of `size` elements or, after the first stage, pairs of a line."""
         p, machine = self.problem, self.machine
         is_group = size > machine.short_row and (p.inner == 1 or p.lines < machine.group)

@@ -12,13 +12,13 @@ from contextlib import nullcontext
 
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.scans import ScanProblem
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.cumulative import CumLogSumExp, LinearRecurrence
 from rlx_core.system.records import define, frozen
 from rlx_gpu.codegen.assembler import Register
-from rlx_gpu.codegen.functions import Function, Printed
 from rlx_gpu.codegen.indexing import index_refusal, length_refusal
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.lines.scan_rules import Rule, State, registers_of
 from rlx_gpu.codegen.lines.template import Template
 from rlx_gpu.codegen.walks import Machine
@@ -27,7 +27,7 @@ ITEMS = 4
 """Neighbours that a thread has of a tile."""
 
 
-def refusal(problem: ScanProblem, language: Language, scalars: ScalarTable) -> str | None:
+def refusal(problem: ScanProblem, language: GpuDialect, scalars: ScalarTable) -> str | None:
     """Return why a scan cannot be printed, as "needs …" would continue."""
     if (reason := language.refusal(problem.dtype)) is not None:
         return reason
@@ -38,19 +38,19 @@ def refusal(problem: ScanProblem, language: Language, scalars: ScalarTable) -> s
     return length_refusal("lines", problem.n) or index_refusal(language, problem.lines * problem.n)
 
 
-def print_scan(problem: ScanProblem, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+def print_scan(problem: ScanProblem, language: GpuDialect, machine: Machine, scalars: ScalarTable) -> Emitted:
     """Return the launches that compute a scan; the buffers are the operands and the result."""
     assert (reason := refusal(problem, language, scalars)) is None, f"{problem} needs {reason}"
     if not problem.lines * problem.n:
-        return Printed(())
+        return Emitted((), ())
     is_group = problem.n > machine.short_row and (problem.inner == 1 or problem.lines < machine.group)
     parts, size = _parts(problem, machine, is_group)
     stages = _ScanStages(problem, language, machine, scalars, is_group, parts, size)
     if parts == 1:
-        return Printed((stages.over_parts("scan", is_carried=False),))
-    functions = stages.over_parts("scan_totals"), stages.carries(), stages.over_parts("scan", is_carried=True)
+        return stages.over_parts("scan", is_carried=False)
+    launches = stages.over_parts("scan_totals"), stages.carries(), stages.over_parts("scan", is_carried=True)
     nbytes = problem.lines * parts * stages.itemsize
-    return Printed(functions, (nbytes,) * registers_of(problem))
+    return Emitted.joined(launches, (nbytes,) * registers_of(problem))
 
 
 def _parts(problem: ScanProblem, machine: Machine, is_group: bool) -> tuple[int, int]:
@@ -86,7 +86,7 @@ class _Line:
 @frozen
 class _ScanStages:
     problem: ScanProblem
-    language: Language
+    language: GpuDialect
     machine: Machine
     scalars: ScalarTable
     is_group: bool
@@ -110,7 +110,7 @@ class _ScanStages:
 
     # ---------------------------------------------------------------------------------------- stages
 
-    def carries(self) -> Function:
+    def carries(self) -> Emitted:
         """Return the function that computes the state carried into each part from the totals before it; one thread per line."""
         t = self._template(self.machine.group)
         rule, count = Rule(t.b, self.scalars, self.problem), self.problem.lines
@@ -125,7 +125,7 @@ class _ScanStages:
                 self._carry(t, rule, state, done, f"{part} > 0u")
         return t.done("scan_carries")
 
-    def over_parts(self, stem: str, *, is_carried: bool | None = None) -> Function:
+    def over_parts(self, stem: str, *, is_carried: bool | None = None) -> Emitted:
         """Return the function that computes the results of every part.
 
         Args:

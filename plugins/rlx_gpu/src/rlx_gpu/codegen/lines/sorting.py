@@ -14,12 +14,12 @@ from attrs import field
 
 from rlx_core.codegen.ordering import Sorting
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import DType, i32
 from rlx_core.system.records import define, frozen
 from rlx_gpu.codegen.assembler import Register
-from rlx_gpu.codegen.functions import Function, Printed
 from rlx_gpu.codegen.indexing import index_refusal, length_refusal
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.lines.keys import count_before, key_dtype, load_key
 from rlx_gpu.codegen.lines.template import Template, bits_dtype
 from rlx_gpu.codegen.walks import Machine
@@ -28,7 +28,7 @@ ITEMS = 4
 """Elements of a tile that one thread has, at most."""
 
 
-def refusal(problem: Sorting, language: Language) -> str | None:
+def refusal(problem: Sorting, language: GpuDialect) -> str | None:
     """Return why a line cannot be sorted, as "needs …" would continue."""
     return (
         length_refusal("lines", problem.n)
@@ -37,13 +37,14 @@ def refusal(problem: Sorting, language: Language) -> str | None:
     )
 
 
-def print_sorting(problem: Sorting, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+def print_sorting(problem: Sorting, language: GpuDialect, machine: Machine, scalars: ScalarTable) -> Emitted:
     """Return the launches that sort; the buffers are the elements, the values if they are requested, and the positions."""
     assert (reason := refusal(problem, language)) is None, f"{problem} needs {reason}"
     if not problem.lines or not problem.kept:
-        return Printed(())
+        return Emitted((), ())
     plan = _Plan(problem, language, machine, scalars)
-    return Printed(tuple(plan.functions()), tuple(plan.workspaces))
+    launches = tuple(plan.launches())
+    return Emitted.joined(launches, tuple(plan.workspaces))
 
 
 @frozen
@@ -79,7 +80,7 @@ class _Plan:
     """The launches of one problem, and what they hand on."""
 
     problem: Sorting
-    language: Language
+    language: GpuDialect
     machine: Machine
     scalars: ScalarTable
     workspaces: list[int] = field(factory=list)
@@ -88,7 +89,7 @@ class _Plan:
     def key(self) -> DType:
         return key_dtype(self.problem.keys)
 
-    def functions(self) -> Iterator[Function]:
+    def launches(self) -> Iterator[Emitted]:
         leading, size = self.problem.kept, self.problem.n
         source: _Pairs | None = None
         while size > self.most and 2 * leading <= self.most:
@@ -146,7 +147,7 @@ class _Plan:
 
     # ----------------------------------------------------------------------------------------- tiles
 
-    def _tiles(self, source: _Pairs | None, to: _Pairs | None, size: int, count: int) -> Function:
+    def _tiles(self, source: _Pairs | None, to: _Pairs | None, size: int, count: int) -> Emitted:
         """Sort each tile; its first `count` become results, or pairs next to those of the line's other tiles."""
         width = min(1 << max(size - 1, 0).bit_length(), self.most)
         # Short lines share a group, a run each.
@@ -241,7 +242,7 @@ class _Plan:
 
     # ---------------------------------------------------------------------------------------- merges
 
-    def _merge(self, source: _Pairs, to: _Pairs | None, size: int, run: int) -> Function:
+    def _merge(self, source: _Pairs, to: _Pairs | None, size: int, run: int) -> Emitted:
         """Neighbouring runs of every line as one, an element a thread; without pairs to write, as results."""
         t = self._template(self.machine.group, size)
         count = self.problem.lines * size

@@ -11,13 +11,15 @@ from contextlib import contextmanager
 
 from attrs import field
 
+from rlx_core.codegen.places import Fault
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import DType, i8, i16, i32, i64
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register, TextAssembler
-from rlx_gpu.codegen.functions import Function, assembled, each_group
+from rlx_gpu.codegen.functions import assembled, each_group
 from rlx_gpu.codegen.indexing import IndexType, as_index, index_type
-from rlx_gpu.codegen.languages import Argument, Language
+from rlx_gpu.codegen.languages import Argument, GpuDialect
 from rlx_gpu.codegen.memory import Memory
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.walks import Machine
@@ -38,7 +40,7 @@ class Template:
         shared: Declarations of the memory that a group shares.
     """
 
-    language: Language
+    language: GpuDialect
     machine: Machine
     scalars: ScalarTable
     group: int
@@ -149,6 +151,6 @@ class Template:
         with self.loop(first, f"{shares}u", f"{self._groups * self.group}u", "i", self.kind) as i:
             yield i
 
-    def done(self, stem: str, checked: tuple[int, ...] = ()) -> Function:
-        """The function that was written; `checked` are the sites that report an index."""
-        return assembled(stem, self.b, self._arguments, self.shared, self.group, self._groups, checked)
+    def done(self, stem: str, faults: tuple[Fault, ...] = ()) -> Emitted:
+        """The function that was written; `faults` are those that its sites report."""
+        return assembled(stem, self.b, self._arguments, self.shared, self.group, self._groups, faults)

@@ -12,12 +12,12 @@ from attrs import field
 
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import f32
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.score_tiles import ScoreTiles
-from rlx_gpu.codegen.functions import Function
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.units.head_tiles import HeadTile, keys_at_once
 from rlx_gpu.codegen.units.head_units import HeadUnits
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
@@ -26,8 +26,8 @@ from rlx_gpu.codegen.walks import Machine
 
 
 def print_unit_attention(
-    problem: PlacedAttention, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
-) -> Function:
+    problem: PlacedAttention, unit: MatrixUnit, language: GpuDialect, machine: Machine, scalars: ScalarTable
+) -> Emitted:
     """Return the function that computes attention on the unit that `unit_for_attention` selected."""
     t = ScoreTiles(problem, language, machine, scalars, problem.buffers, (), unit)
     count = keys_at_once(problem, unit, machine)

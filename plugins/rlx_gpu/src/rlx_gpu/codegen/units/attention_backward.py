@@ -18,12 +18,12 @@ from attrs import evolve, field
 
 from rlx_core.codegen.attention_scores import KEY, QUERY
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.cotangents import STATISTICS, Cotangents
 from rlx_gpu.codegen.attention.score_tiles import ScoreTiles
-from rlx_gpu.codegen.functions import Function
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.units.head_tiles import HeadTile
 from rlx_gpu.codegen.units.head_units import HeadUnits
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
@@ -40,9 +40,9 @@ WIDEST_TOGETHER = 192
 
 
 def print_unit_cotangents(
-    cotangents: Cotangents, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
-) -> tuple[Function, ...]:
-    """Return the functions that compute the cotangents of attention on the unit that `unit_for_attention` selected."""
+    cotangents: Cotangents, unit: MatrixUnit, language: GpuDialect, machine: Machine, scalars: ScalarTable
+) -> tuple[Emitted, ...]:
+    """Return the launches that compute the cotangents of attention on the unit that `unit_for_attention` selected."""
     language = evolve(language, head=unit.roomy_head or language.head)
 
     def begun(axis: int, *outputs: int) -> _Printing:
@@ -90,12 +90,12 @@ class _Printing:
     def t(self) -> ScoreTiles:
         return self.h.t
 
-    def _done(self, stem: str, *arrays: str) -> Function:
+    def _done(self, stem: str, *arrays: str) -> Emitted:
         return self.h.done(stem, self.walked, arrays)
 
     # ---------------------------------------------------------------------------------------- passes
 
-    def statistics(self) -> Function:
+    def statistics(self) -> Emitted:
         h, t, softmax = self.h, self.t, OnlineSoftmax(self.h, self.t.size)
         with t.each_tile(QUERY):
             self._own()
@@ -121,7 +121,7 @@ class _Printing:
                     self.cotangents.store_statistics(t, "query", maximum, total, weighted)
         return self._done("attention_statistics")
 
-    def queries(self) -> Function:
+    def queries(self) -> Emitted:
         h, t, p = self.h, self.t, self.t.problem
         with t.each_tile(QUERY):
             self._own()
@@ -139,7 +139,7 @@ class _Printing:
             self._store()
         return self._done("attention_queries")
 
-    def keys(self, stem: str) -> Function:
+    def keys(self, stem: str) -> Emitted:
         t = self.t
         with t.each_tile(KEY):
             self._own()

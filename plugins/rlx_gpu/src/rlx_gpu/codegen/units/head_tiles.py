@@ -7,7 +7,7 @@ from typing import Final
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.ir.dtypes import f32
 from rlx_core.system.records import frozen
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.tiles import COPIED
 from rlx_gpu.codegen.walks import Machine
@@ -25,12 +25,12 @@ WIDEST: Final = 128
 """Features up to which a thread's queries and sums fit into its registers."""
 
 
-def unit_for_attention(problem: PlacedAttention, language: Language, machine: Machine) -> MatrixUnit | None:
+def unit_for_attention(problem: PlacedAttention, language: GpuDialect, machine: Machine) -> MatrixUnit | None:
     """Return the unit for queries, keys and values, if the language and the machine have one and it supports their features."""
     return language.matrix_unit if unit_refusal(problem, language, machine) is None else None
 
 
-def unit_refusal(problem: PlacedAttention, language: Language, machine: Machine) -> str | None:
+def unit_refusal(problem: PlacedAttention, language: GpuDialect, machine: Machine) -> str | None:
     """Return why matrix units do not compute attention or its cotangents, as "needs …" would continue."""
     unit, scores = language.matrix_unit, problem.problem
     if unit is None or f32 not in language.exchanged_dtypes:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from rlx_core.codegen.attention_scores import BATCH, HEAD
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import f32
 from rlx_core.system.records import define
 from rlx_gpu.codegen.assembler import Register
 from rlx_gpu.codegen.attention.score_tiles import NAMES, ScoreTiles
-from rlx_gpu.codegen.functions import Function
 from rlx_gpu.codegen.registers import spelled, stored_dtype
 from rlx_gpu.codegen.units.head_tiles import HeadTile
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
@@ -32,7 +32,7 @@ class HeadUnits:
         """Type of an element in shared memory."""
         return spelled(stored_dtype(self.t.problem.problem.stored))
 
-    def done(self, stem: str, tiles: Sequence[HeadTile], arrays: Sequence[str] = ()) -> Function:
+    def done(self, stem: str, tiles: Sequence[HeadTile], arrays: Sequence[str] = ()) -> Emitted:
         """The function that was written; tiles of one name follow one another, and `arrays` have a number for each row owned."""
         language, sizes = self.t.language, dict[str, int]()
         for tile in tiles:

@@ -29,7 +29,7 @@ class MatrixUnit:
         distances: Bits in which the lanes of threads that have the same rows differ, as exchanges take them.
         tile: Rows and columns of the largest tile that a group computes of a product.
         stages: Maximum number of steps along a product's depth that are prefetched.
-        roomy_head: The head of a kernel whose threads may use the maximum number of registers; by default `Language.head`.
+        roomy_head: The head of a kernel whose threads may use the maximum number of registers; by default `GpuDialect.head`.
         fragments: The prelude's functions and types, by name.
     """
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from math import prod
 
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.system.records import define, frozen
-from rlx_gpu.codegen.functions import Function
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.tiles import TiledProduct
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.units.tiled_products import Side, TilePrinting, paired_values
@@ -19,8 +19,8 @@ from rlx_gpu.codegen.walks import Machine
 
 
 def print_unit_product(
-    problem: TiledProduct, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
-) -> Function:
+    problem: TiledProduct, unit: MatrixUnit, language: GpuDialect, machine: Machine, scalars: ScalarTable
+) -> Emitted:
     """Return the function that computes a product on the unit that `unit_for` selected."""
     tiles = unit_tiles_of(problem, machine, unit)
     values = paired_values(problem, language, scalars, tiles.subgroups * unit.threads)
@@ -45,7 +45,7 @@ class _PaddedSide(Side):
     def place(self, along: str, depth: str) -> str:
         return f"({along}) * {self.step}u + {depth}" if self.is_deep else f"({depth}) * {self.step}u + {along}"
 
-    def declared(self, language: Language, stages: int) -> str:
+    def declared(self, language: GpuDialect, stages: int) -> str:
         return language.shared(f"__attribute__((aligned(16))) {self.type}", self.name, self.elements * stages)
 
 

@@ -17,7 +17,7 @@ from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.system.records import define, frozen
 from rlx_gpu.codegen.assembler import Register
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.registers import spelled, stored_dtype
 from rlx_gpu.codegen.tiles import Factor, ProductPrinting, TiledProduct, values_of
 from rlx_gpu.codegen.units.tiles import copied_at_once
@@ -27,7 +27,7 @@ from rlx_gpu.codegen.walks import has_pairs
 S = TypeVar("S", bound="Side")
 
 
-def paired_values(problem: TiledProduct, language: Language, scalars: ScalarTable, group: int) -> Values:
+def paired_values(problem: TiledProduct, language: GpuDialect, scalars: ScalarTable, group: int) -> Values:
     """Return the values of a product's kernel on pairs of neighbouring sums where possible, in groups of `group` threads."""
     kernel = problem.kernel
     # The sums vary along all axes, as positions do; their placeholder is never computed.

@@ -10,7 +10,7 @@ from attrs import evolve
 from rlx_core.codegen.loops import Buffer
 from rlx_core.ir.dtypes import f32
 from rlx_core.system.records import frozen
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.tiles import Factor, TiledProduct
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 from rlx_gpu.codegen.walks import Machine
@@ -31,7 +31,7 @@ def copied_at_once(factor: Factor, axis: int, extent: int, buffer: Buffer) -> in
     return width if is_whole and all(s % COPIED == 0 for s in (*outer, factor.offset, buffer.alignment)) else 1
 
 
-def unit_for(problem: TiledProduct, language: Language, machine: Machine) -> MatrixUnit | None:
+def unit_for(problem: TiledProduct, language: GpuDialect, machine: Machine) -> MatrixUnit | None:
     """Return the unit that multiplies the factors of a product, if the language and the machine have one."""
     unit, kernel = language.matrix_unit, problem.kernel
     if unit is None or machine.subgroup != unit.threads or machine.group < unit.threads:

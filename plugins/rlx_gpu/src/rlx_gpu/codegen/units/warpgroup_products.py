@@ -11,10 +11,10 @@ from math import prod
 from typing import Final
 
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.emit.emitters import Emitted
 from rlx_core.ir.dtypes import DType, bf16, f16
 from rlx_core.system.records import define, frozen
-from rlx_gpu.codegen.functions import Function
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.tiles import TiledProduct
 from rlx_gpu.codegen.units.tiled_products import Side, TilePrinting, paired_values
 from rlx_gpu.codegen.units.tiles import COPIED
@@ -96,8 +96,8 @@ def warpgroup_tiles_of(problem: TiledProduct, machine: Machine) -> WarpgroupTile
 
 
 def print_warpgroup_product(
-    problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable
-) -> Function:
+    problem: TiledProduct, language: GpuDialect, machine: Machine, scalars: ScalarTable
+) -> Emitted:
     """The function that computes a product of f16 or bf16 with sums in f32."""
     tiles = warpgroup_tiles_of(problem, machine)
     values = paired_values(problem, language, scalars, tiles.warpgroups * THREADS)

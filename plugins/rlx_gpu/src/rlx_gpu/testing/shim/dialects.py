@@ -11,7 +11,7 @@ from rlx_core.plugins.digest import sha256
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.c_family import F16_OF_F32, F32_OF_F16
 from rlx_gpu.codegen.cuda import CUDA, HIP
-from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.metal import METAL
 from rlx_gpu.codegen.units.warpgroup_matrices import COLUMNS
 
@@ -83,7 +83,7 @@ class Dialect:
         most_shared_nbytes: The maximum with dynamic shared memory of a launch, where launches may have it.
     """
 
-    language: Language
+    language: GpuDialect
     header: str
     head: re.Pattern[str]
     replaced: Mapping[str, str] = field(factory=dict, eq=False)

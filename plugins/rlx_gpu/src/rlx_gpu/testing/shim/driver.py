@@ -28,7 +28,7 @@ from rlx_core.system.locks import Lock
 from rlx_core.system.records import frozen
 from rlx_gpu.testing.shim.compiler import compiler
 from rlx_gpu.testing.shim.dialects import Dialect
-from rlx_gpu.testing.shim.memory import Buffer, guarded
+from rlx_gpu.testing.shim.memory import ShimBuffer, guarded
 
 DYNAMIC: Final = -1
 """The number of a launch's dynamic shared memory among its buffers."""
@@ -79,7 +79,7 @@ class Module(NamedTuple):
 
 
 @frozen(eq=False)
-class Launch:
+class ShimLaunch:
     """A kernel with its arguments: each in a cell of eight bytes, which the record's pointers lead to."""
 
     name: str
@@ -87,7 +87,7 @@ class Launch:
     record: LaunchRecord
     cells: np.ndarray
     pointers: np.ndarray
-    buffers: dict[int, Buffer]
+    buffers: dict[int, ShimBuffer]
     module: Module = field(repr=False)
 
 
@@ -109,7 +109,7 @@ class ShimDriver(Driver):
 
     # ---------------------------------------------------------------------------------------- memory
 
-    def allocate(self, nbytes: int) -> Buffer:
+    def allocate(self, nbytes: int) -> ShimBuffer:
         if nbytes > self.facts.largest_buffer or self._allocated + nbytes > self.facts.memory_nbytes:
             raise OutOfMemoryError(
                 f"{self._place}: the device has no memory left",
@@ -119,24 +119,24 @@ class ShimDriver(Driver):
         self._allocated += nbytes
         return guarded(nbytes, self.facts.alignment)
 
-    def free(self, buffer: Buffer) -> None:
+    def free(self, buffer: ShimBuffer) -> None:
         assert not buffer.is_free, "a buffer is freed once"
         assert buffer.is_intact, f"{self._place}: somebody wrote beyond a buffer of {buffer.nbytes} bytes"
         buffer.is_free = True
         buffer.memory = np.empty(0, np.uint8)
         self._allocated -= buffer.nbytes
 
-    def write(self, buffer: Buffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
+    def write(self, buffer: ShimBuffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
         self._range(buffer, offset, data.nbytes)[:] = data.reshape(-1).view(np.uint8)
 
-    def read(self, buffer: Buffer, offset: int, into: np.ndarray) -> None:
+    def read(self, buffer: ShimBuffer, offset: int, into: np.ndarray) -> None:
         into.reshape(-1).view(np.uint8)[:] = self._range(buffer, offset, into.nbytes)
 
-    def copy(self, source: Buffer, source_offset: int, target: Buffer, target_offset: int, nbytes: int) -> None:
+    def copy(self, source: ShimBuffer, source_offset: int, target: ShimBuffer, target_offset: int, nbytes: int) -> None:
         assert source is not target or abs(source_offset - target_offset) >= nbytes, "the ranges of a copy overlap"
         self._range(target, target_offset, nbytes)[:] = self._range(source, source_offset, nbytes)
 
-    def fill(self, buffer: Buffer, offset: int, nbytes: int, byte: int) -> None:
+    def fill(self, buffer: ShimBuffer, offset: int, nbytes: int, byte: int) -> None:
         self._range(buffer, offset, nbytes)[:] = byte
 
     # --------------------------------------------------------------------------------------- kernels
@@ -152,7 +152,9 @@ class ShimDriver(Driver):
     def binary_of(self, module: Module) -> bytes:
         return module.binary
 
-    def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
+    def launch(
+        self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]
+    ) -> ShimLaunch:
         assert groups > 0, "a launch of nothing"
         assert 0 < group_size <= self.facts.group_size, f"{group_size} threads in a group"
         count = len(arguments)
@@ -167,7 +169,7 @@ class ShimDriver(Driver):
             groups=groups,
             group_size=group_size,
         )
-        result = Launch(name, module.library[f"rlx_run_{name}"], record, cells, pointers, {}, module)
+        result = ShimLaunch(name, module.library[f"rlx_run_{name}"], record, cells, pointers, {}, module)
         for number, argument in enumerate(arguments):
             self.set_argument(result, number, argument)
         return result
@@ -177,13 +179,13 @@ class ShimDriver(Driver):
         """Maximum memory that a group may share, dynamic memory of its launch included."""
         return self._dialect.most_shared_nbytes
 
-    def share(self, launch: Launch, nbytes: int) -> None:
+    def share(self, launch: ShimLaunch, nbytes: int) -> None:
         limit = self.most_shared_nbytes
         assert nbytes <= limit, f"{launch.name} shares {nbytes} bytes of {limit}"
         launch.buffers[DYNAMIC] = dynamic = guarded(nbytes, DYNAMIC_ALIGNMENT)
         launch.record.given, launch.record.given_nbytes = dynamic.address, nbytes
 
-    def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
+    def set_argument(self, launch: ShimLaunch, number: int, argument: Argument) -> None:
         if isinstance(argument, np.generic):
             raw = argument.tobytes()
             launch.cells[number : number + 1].view(np.uint8)[: len(raw)] = np.frombuffer(raw, np.uint8)
@@ -193,11 +195,11 @@ class ShimDriver(Driver):
         launch.buffers[number] = argument.buffer
         launch.cells[number] = argument.buffer.address + offset
 
-    def submit(self, launches: Sequence[Launch]) -> None:
+    def submit(self, launches: Sequence[ShimLaunch]) -> None:
         for launch in launches:
             self._run(launch)
 
-    def timed(self, launch: Launch) -> float:
+    def timed(self, launch: ShimLaunch) -> float:
         start = time.perf_counter()
         self._run(launch)
         return time.perf_counter() - start
@@ -207,7 +209,7 @@ class ShimDriver(Driver):
 
     # --------------------------------------------------------------------------------------- details
 
-    def _run(self, launch: Launch) -> None:
+    def _run(self, launch: ShimLaunch) -> None:
         assert not any(b.is_free for b in launch.buffers.values()), f"{launch.name} is given memory that was freed"
         record = launch.record
         with self._lock, _processor:
@@ -220,7 +222,7 @@ class ShimDriver(Driver):
         for buffer in launch.buffers.values():
             assert buffer.is_intact, f"{self._place}: {launch.name} wrote beyond a buffer of {buffer.nbytes} bytes"
 
-    def _range(self, buffer: Buffer, offset: int, nbytes: int) -> np.ndarray:
+    def _range(self, buffer: ShimBuffer, offset: int, nbytes: int) -> np.ndarray:
         assert not buffer.is_free, "a freed buffer is used"
         assert 0 <= offset <= offset + nbytes <= buffer.nbytes, f"bytes {offset} and {nbytes} on of {buffer.nbytes}"
         return buffer.data[offset : offset + nbytes]

@@ -18,7 +18,7 @@ GUARDED: Final = np.arange(7, 7 + GUARD, dtype=np.uint16).astype(np.uint8)
 
 
 @define(eq=False)
-class Buffer:
+class ShimBuffer:
     """Memory between guards."""
 
     memory: np.ndarray
@@ -42,10 +42,10 @@ class Buffer:
         return bool((before == GUARDED).all() and (behind == GUARDED).all())
 
 
-def guarded(nbytes: int, alignment: int) -> Buffer:
+def guarded(nbytes: int, alignment: int) -> ShimBuffer:
     """Memory between guards."""
     memory = np.full(nbytes + 2 * GUARD + alignment, POISON, np.uint8)
     start = GUARD + -(memory.ctypes.data + GUARD) % alignment
     memory[start - GUARD : start] = GUARDED
     memory[start + nbytes : start + nbytes + GUARD] = GUARDED
-    return Buffer(memory, start, nbytes)
+    return ShimBuffer(memory, start, nbytes)

@@ -1,8 +1,8 @@
 """Acme C: a language of the C family with keywords of its own, 32-bit floats, and no exchanges between threads."""
 
-from rlx_gpu.kit import F16_OF_F32, F32_OF_F16, FRAGMENTS, WITHOUT_F64, Language, builtins, fault_fragment
+from rlx_gpu.kit import F16_OF_F32, F32_OF_F16, FRAGMENTS, WITHOUT_F64, GpuDialect, builtins, fault_fragment
 
-ACME_C = Language(
+ACME_C = GpuDialect(
     name="acme",
     suffix=".acme",
     dtypes=WITHOUT_F64,
