@@ -1,8 +1,8 @@
 """Schemes of quantised weights: blocks of numbers as codes, scales and other fields.
 
-A quantised array has no dtype of its own: it is a set of ordinary arrays, its *fields*, and a scheme that states how values follow
-from them. `decode` is written in ops, so that it is the meaning of the codes, their oracle, their gradient with respect to scales,
-and the code of every target.
+A quantised array has no dtype of its own: it is a set of ordinary arrays, its *fields*, and a scheme that states how values
+follow from them. `decode` is written in ops, so that it is the meaning of the codes, their oracle, their gradient with respect to
+scales, and the code of every target.
 """
 
 from __future__ import annotations
@@ -50,11 +50,15 @@ class Scheme(ABC):
     Attributes:
         block: Elements of a block; `None` for all elements of the last axis.
         name: The name under which a plugin registers it.
+        multiple: A block is a multiple of so many elements.
+        is_fixed: Whether blocks have the default size only.
         ggml_id: Number of the type in GGUF files, if it has one; fields then lie in a block of a file in their order.
     """
 
     block: int | None = None
     name: ClassVar[str] = ""
+    multiple: ClassVar[int] = 1
+    is_fixed: ClassVar[bool] = False
     ggml_id: ClassVar[int | None] = None
 
     @property
@@ -80,7 +84,7 @@ class Scheme(ABC):
         """Return the scheme for a last axis of `length` elements, with its block decided.
 
         Raises:
-            ShapeError: The axis is not a whole number of blocks.
+            ShapeError: The axis is not a whole number of blocks, or the scheme has no blocks of this size.
         """
         block = length if self.block is None else self.block
         if block < 1 or length % block:
@@ -89,12 +93,11 @@ class Scheme(ABC):
                 Fact("block", block),
                 hint="pad the axis, choose another block, or another scheme for this array",
             )
-        scheme = self if block == self.block else evolve(self, block=block)
-        scheme.check_block()
-        return scheme
-
-    def check_block(self) -> None:
-        """Raise `ShapeError` if blocks of this size do not exist; by default all do."""
+        default = type(self)().block
+        if block % self.multiple or (self.is_fixed and block != default):
+            sizes = f"of {default} elements" if self.is_fixed else f"of a multiple of {self.multiple} elements"
+            raise ShapeError(f"{self.name}: it has blocks {sizes}", Fact("block", block))
+        return self if block == self.block else evolve(self, block=block)
 
     @property
     def block_dtype(self) -> np.dtype[Any]:

@@ -69,7 +69,9 @@ register_pytree_node(QuantizedArray, _flatten, _unflatten)
 
 
 @checked_call
-def quantize(values: Any, scheme: str | Scheme, *, block: int | None = None, host: PluginHost | None = None) -> QuantizedArray:
+def quantize(
+    values: Any, scheme: str | Scheme, *, block: int | None = None, host: PluginHost | None = None
+) -> QuantizedArray:
     """Return an array in a scheme of fewer bits; blocks lie along its last axis. NumPy computes the codes.
 
     Args:

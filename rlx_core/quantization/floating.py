@@ -7,22 +7,21 @@ two ("OCP microscaling formats", version 1.0, 2023).
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from rlx_core.ir.dtypes import f32, u8
 from rlx_core.ir.schemes import Scheme, SchemeField
+from rlx_core.ops.array_statistics import astype
 from rlx_core.ops.bitwise import bitwise_and, bitwise_left_shift, bitwise_right_shift
 from rlx_core.ops.comparison import equal, less, not_equal
-from rlx_core.ops.array_statistics import astype
 from rlx_core.ops.floating import bitcast
 from rlx_core.ops.selection import where
 from rlx_core.quantization.bits import low_then_high, packed_low_then_high, packed_pairs, pairs
-from rlx_core.quantization.integer import check_even, divided
+from rlx_core.quantization.integer import divided
 from rlx_core.system.records import frozen
 
 
@@ -30,10 +29,13 @@ class FloatFormat(NamedTuple):
     """A float format of at most 8 bits: a sign, an exponent and a mantissa.
 
     Attributes:
+        numpy: The scalar type of ml_dtypes, which rounds numbers.
+        exponent, mantissa: Bits of each.
         has_infinities: Whether the largest exponent is that of infinities and NaN, as in IEEE 754.
         has_nan: Whether the code of all ones is NaN.
     """
 
+    numpy: type
     exponent: int
     mantissa: int
     has_infinities: bool = False
@@ -67,29 +69,16 @@ class FloatFormat(NamedTuple):
 
     def encode(self, values: np.ndarray) -> np.ndarray:
         """Return the nearest codes, `u8`: ties to even codes, and the largest number beyond the range."""
-        numbers = magnitudes(self)
-        middles = (numbers[1:] + numbers[:-1]) / 2
-        wanted = np.abs(values.astype(np.float64))
-        codes = np.searchsorted(middles, wanted)
-        is_tie = wanted == np.append(middles, np.inf)[codes]
-        codes += is_tie & (codes % 2 == 1)
-        return np.where(np.signbit(values), codes | self.sign, codes).astype(np.uint8)
+        return np.clip(values, -self.largest, self.largest).astype(np.float32).astype(self.numpy).view(np.uint8)
 
     @property
     def largest(self) -> float:
-        return float(magnitudes(self)[-1])
+        return float(ml_dtypes.finfo(self.numpy).max)
 
 
-@cache
-def magnitudes(format: FloatFormat) -> np.ndarray:
-    """The finite numbers of a format that are not negative, in order, as f64: each at the index that is its code."""
-    numbers = np.asarray(format.decode(np.arange(format.sign, dtype=np.uint8)), np.float64)
-    return numbers[np.isfinite(numbers)]
-
-
-E4M3 = FloatFormat(4, 3, has_nan=True)
-E5M2 = FloatFormat(5, 2, has_infinities=True)
-E2M1 = FloatFormat(2, 1)
+E4M3 = FloatFormat(ml_dtypes.float8_e4m3fn, 4, 3, has_nan=True)
+E5M2 = FloatFormat(ml_dtypes.float8_e5m2, 5, 2, has_infinities=True)
+E2M1 = FloatFormat(ml_dtypes.float4_e2m1fn, 2, 1)
 
 
 @frozen
@@ -153,14 +142,12 @@ class Fp4E2M1(FloatScheme):
 
     block: int | None = 32
     name: ClassVar[str] = "rlx.fp4_e2m1"
+    multiple: ClassVar[int] = 2
     format: ClassVar[FloatFormat] = E2M1
 
     @property
     def codes(self) -> SchemeField:
         return SchemeField("codes", u8, (self.elements // 2,))
-
-    def check_block(self) -> None:
-        check_even(self)
 
     def unpacked(self, codes: Any) -> Any:
         return pairs(codes)
@@ -197,6 +184,7 @@ class Mxfp4(Fp4E2M1):
     """FP4 E2M1 with a power of two for each block of 32: MXFP4, in the order of GGUF files."""
 
     name: ClassVar[str] = "rlx.mxfp4"
+    is_fixed: ClassVar[bool] = True
     ggml_id: ClassVar[int | None] = 39
 
     @property

@@ -11,23 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rlx_core.errors import Fact, ShapeError
 from rlx_core.ir.dtypes import f16, i8, u8
 from rlx_core.ir.schemes import Scheme, SchemeField
 from rlx_core.ops.array_statistics import astype
 from rlx_core.quantization.bits import flat, low_then_high, packed_low_then_high, shifted, with_high_bits
 from rlx_core.system.records import frozen
-
-
-@frozen
-class GgmlScheme(Scheme):
-    """Base class: blocks of a size that the format fixes."""
-
-    size: ClassVar[int] = 32
-
-    def check_block(self) -> None:
-        if self.block != self.size:
-            raise ShapeError(f"{self.name}: blocks have {self.size} elements", Fact("block", self.block))
 
 
 def reciprocal(scale: np.ndarray) -> np.ndarray:
@@ -36,10 +24,11 @@ def reciprocal(scale: np.ndarray) -> np.ndarray:
 
 
 @frozen
-class Codes(GgmlScheme):
+class Codes(Scheme):
     """Base class: codes of 4 or 5 bits, whose low bits are the halves of bytes, and f16 scales."""
 
     block: int | None = 32
+    is_fixed: ClassVar[bool] = True
     bits: ClassVar[int]
     scales: ClassVar[tuple[str, ...]]
 
@@ -100,7 +89,7 @@ class WithMinimum(Codes):
 
 
 @frozen
-class Q4_0(Symmetric):  # noqa: N801  the name of the type
+class Q4_0(Symmetric):
     """4 bits, symmetric."""
 
     name: ClassVar[str] = "rlx.q4_0"
@@ -109,7 +98,7 @@ class Q4_0(Symmetric):  # noqa: N801  the name of the type
 
 
 @frozen
-class Q5_0(Symmetric):  # noqa: N801
+class Q5_0(Symmetric):
     """5 bits, symmetric."""
 
     name: ClassVar[str] = "rlx.q5_0"
@@ -118,7 +107,7 @@ class Q5_0(Symmetric):  # noqa: N801
 
 
 @frozen
-class Q4_1(WithMinimum):  # noqa: N801
+class Q4_1(WithMinimum):
     """4 bits and a minimum."""
 
     name: ClassVar[str] = "rlx.q4_1"
@@ -127,7 +116,7 @@ class Q4_1(WithMinimum):  # noqa: N801
 
 
 @frozen
-class Q5_1(WithMinimum):  # noqa: N801
+class Q5_1(WithMinimum):
     """5 bits and a minimum."""
 
     name: ClassVar[str] = "rlx.q5_1"
@@ -136,10 +125,11 @@ class Q5_1(WithMinimum):  # noqa: N801
 
 
 @frozen
-class Q8_0(GgmlScheme):  # noqa: N801
+class Q8_0(Scheme):
     """8 bits, symmetric: `value = code · d`."""
 
     block: int | None = 32
+    is_fixed: ClassVar[bool] = True
     name: ClassVar[str] = "rlx.q8_0"
     ggml_id: ClassVar[int | None] = 8
 

@@ -1,9 +1,9 @@
 """The K-quants of GGML: blocks of 256 elements in groups of 16 or 32, whose scales are integers times one or two f16 numbers.
 
-Q3_K and Q6_K are symmetric: `value = d · scale · code`. Q2_K, Q4_K and Q5_K have a minimum: `value = d · scale · code - dmin · min`.
-The layouts are those of GGUF files. Encoding minimises the squared error of each group by alternating between codes and a least
-squares fit of scale and minimum, then once more with the scales that can be represented; it is a search of its own, so that bytes
-differ from those of other writers.
+Q3_K and Q6_K are symmetric: `value = d · scale · code`. Q2_K, Q4_K and Q5_K have a minimum:
+`value = d · scale · code - dmin · min`. The layouts are those of GGUF files. Encoding minimises the squared error of each group
+by alternating between codes and a least squares fit of scale and minimum, then once more with the scales that can be represented.
+Other writers search differently, so that their bytes differ.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlx_core.ir.dtypes import f16, f32, i8, i16, u8
-from rlx_core.ir.schemes import SchemeField
+from rlx_core.ir.schemes import Scheme, SchemeField
 from rlx_core.ops.array_shapes import reshape
 from rlx_core.ops.array_statistics import astype
 from rlx_core.ops.bitwise import bitwise_and, bitwise_right_shift
 from rlx_core.quantization.bits import flat, joined, packed, shifted, with_high_bits
-from rlx_core.quantization.ggml_blocks import GgmlScheme
 from rlx_core.quantization.integer import divided
 from rlx_core.system.records import frozen
 
@@ -29,7 +28,7 @@ ROUNDS = 8
 
 
 @frozen
-class GroupedScheme(GgmlScheme):
+class GroupedScheme(Scheme):
     """Base class: blocks of 256 elements, in groups that have a scale, and a minimum unless the scheme is symmetric.
 
     Attributes:
@@ -39,8 +38,8 @@ class GroupedScheme(GgmlScheme):
         is_symmetric: Whether codes are signed, around 0, and there are no minima.
     """
 
-    size: ClassVar[int] = 256
     block: int | None = 256
+    is_fixed: ClassVar[bool] = True
     groups: ClassVar[int]
     bits: ClassVar[int]
     scale_range: ClassVar[int]
@@ -138,7 +137,7 @@ def in_groups(codes: Any, groups: int) -> Any:
 
 
 @frozen
-class Q2_K(GroupedScheme):  # noqa: N801  the name of the type
+class Q2_K(GroupedScheme):
     """2 bits: 16 groups with scales and minima of 4 bits."""
 
     name: ClassVar[str] = "rlx.q2_k"
@@ -166,7 +165,7 @@ class Q2_K(GroupedScheme):  # noqa: N801  the name of the type
 
 
 @frozen
-class Q3_K(GroupedScheme):  # noqa: N801
+class Q3_K(GroupedScheme):
     """3 bits, symmetric: 16 groups with scales of 6 bits; the third bits lie in an array of their own."""
 
     name: ClassVar[str] = "rlx.q3_k"
@@ -199,7 +198,7 @@ class Q3_K(GroupedScheme):  # noqa: N801
 
 
 @frozen
-class Q4_K(GroupedScheme):  # noqa: N801
+class Q4_K(GroupedScheme):
     """4 bits: 8 groups with scales and minima of 6 bits in 12 bytes."""
 
     name: ClassVar[str] = "rlx.q4_k"
@@ -239,7 +238,7 @@ class Q4_K(GroupedScheme):  # noqa: N801
 
 
 @frozen
-class Q5_K(Q4_K):  # noqa: N801
+class Q5_K(Q4_K):
     """5 bits: as Q4_K, with the fifth bits in an array of their own."""
 
     name: ClassVar[str] = "rlx.q5_k"
@@ -259,7 +258,7 @@ class Q5_K(Q4_K):  # noqa: N801
 
 
 @frozen
-class Q6_K(GroupedScheme):  # noqa: N801
+class Q6_K(GroupedScheme):
     """6 bits, symmetric: 16 groups with scales of 8 bits."""
 
     name: ClassVar[str] = "rlx.q6_k"
@@ -288,11 +287,11 @@ class Q6_K(GroupedScheme):  # noqa: N801
 
 
 @frozen
-class Q8_K(GgmlScheme):  # noqa: N801
+class Q8_K(Scheme):
     """8 bits, symmetric, with an f32 scale and the sums of 16 codes each, which decoding ignores; not stored in files."""
 
-    size: ClassVar[int] = 256
     block: int | None = 256
+    is_fixed: ClassVar[bool] = True
     name: ClassVar[str] = "rlx.q8_k"
     ggml_id: ClassVar[int | None] = 15
 

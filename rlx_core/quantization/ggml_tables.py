@@ -12,14 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlx_core.ir.dtypes import f16, u8, u16
-from rlx_core.ir.schemes import SchemeField
+from rlx_core.ir.schemes import Scheme, SchemeField
 from rlx_core.ops.array_search import take
 from rlx_core.ops.array_shapes import reshape
 from rlx_core.ops.array_statistics import astype
 from rlx_core.ops.bitwise import bitwise_and, bitwise_right_shift
 from rlx_core.ops.movement import concat
-from rlx_core.quantization.bits import flat, low_then_high, packed, packed_low_then_high, pairs, shifted, with_high_bits
-from rlx_core.quantization.ggml_blocks import GgmlScheme
+from rlx_core.quantization.bits import flat, low_then_high, packed, packed_low_then_high, pairs, with_high_bits
 from rlx_core.quantization.ggml_superblocks import two_bits
 from rlx_core.quantization.integer import divided
 from rlx_core.system.records import frozen
@@ -51,10 +50,11 @@ def fitted_scale(groups: np.ndarray) -> np.ndarray:
 
 
 @frozen
-class Iq4Nl(GgmlScheme):
+class Iq4Nl(Scheme):
     """4 bits: indices of 16 levels, with a scale for 32 elements."""
 
     block: int | None = 32
+    is_fixed: ClassVar[bool] = True
     name: ClassVar[str] = "rlx.iq4_nl"
     ggml_id: ClassVar[int | None] = 20
 
@@ -72,11 +72,11 @@ class Iq4Nl(GgmlScheme):
 
 
 @frozen
-class Iq4Xs(GgmlScheme):
+class Iq4Xs(Scheme):
     """4 bits: indices of 16 levels, in 8 groups with scales of 6 bits around 32."""
 
-    size: ClassVar[int] = 256
     block: int | None = 256
+    is_fixed: ClassVar[bool] = True
     name: ClassVar[str] = "rlx.iq4_xs"
     ggml_id: ClassVar[int | None] = 23
 
@@ -110,11 +110,11 @@ class Iq4Xs(GgmlScheme):
 
 
 @frozen
-class Ternary(GgmlScheme):
+class Ternary(Scheme):
     """Base class: `value = d · code`, codes -1, 0 and 1, 256 to a block."""
 
-    size: ClassVar[int] = 256
     block: int | None = 256
+    is_fixed: ClassVar[bool] = True
 
     def coded(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the scale of each block and its codes plus one."""
@@ -124,7 +124,7 @@ class Ternary(GgmlScheme):
 
 
 @frozen
-class Tq1_0(Ternary):  # noqa: N801  the name of the type
+class Tq1_0(Ternary):
     """Five codes to a byte, and four in each of the last four bytes."""
 
     name: ClassVar[str] = "rlx.tq1_0"
@@ -147,7 +147,7 @@ class Tq1_0(Ternary):  # noqa: N801  the name of the type
 
 
 @frozen
-class Tq2_0(Ternary):  # noqa: N801
+class Tq2_0(Ternary):
     """2 bits to a code."""
 
     name: ClassVar[str] = "rlx.tq2_0"

@@ -1,7 +1,7 @@
 """Integer codes with a scale for each block, and a zero point where blocks are asymmetric.
 
-`value = (code - zero) · scale`. The largest magnitude of a block, or its smallest and largest value, have codes at the ends of the
-range. The zero point is a float, so that an asymmetric block represents its smallest value to within rounding.
+`value = (code - zero) · scale`. The largest magnitude of a block, or its smallest and largest value, have codes at the ends of
+the range. The zero point is a float, so that an asymmetric block represents its smallest value to within rounding.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rlx_core.errors import Fact, ShapeError
 from rlx_core.ir.dtypes import f32, i8, u8
 from rlx_core.ir.schemes import Scheme, SchemeField
 from rlx_core.ops.array_statistics import astype
@@ -122,15 +121,13 @@ class Int4(IntegerScheme):
     """Codes of 4 bits, 1 to 15 around 8, two to a byte: the first in the low half."""
 
     name: ClassVar[str] = "rlx.int4"
+    multiple: ClassVar[int] = 2
     lowest: ClassVar[int] = 1
     highest: ClassVar[int] = 15
 
     @property
     def codes(self) -> SchemeField:
         return SchemeField("codes", u8, (self.elements // 2,))
-
-    def check_block(self) -> None:
-        check_even(self)
 
     def unpacked(self, codes: Any) -> Any:
         return pairs(codes)
@@ -146,12 +143,3 @@ class Int4Asymmetric(Int4):
     name: ClassVar[str] = "rlx.int4_asymmetric"
     lowest: ClassVar[int] = 0
     is_asymmetric: ClassVar[bool] = True
-
-
-def check_even(scheme: Scheme) -> None:
-    """Raise `ShapeError` if a block is no whole number of bytes of two codes."""
-    if scheme.elements % 2:
-        raise ShapeError(
-            f"{scheme.name}: two codes share a byte, so that a block has an even number of elements",
-            Fact("block", scheme.elements),
-        )
