@@ -258,8 +258,8 @@ def divided(primitives: Graph, with_repeated: bool, size: int, others: int) -> t
     ends = {1, size}
     for node in primitives.nodes:
         for type in node.types:
-            repeats, rest = divmod(size * others, max(type.size.__index__(), 1))
-            if repeats > 1 and (rest or not with_repeated):
+            repeats, remainder = divmod(size * others, max(type.size.__index__(), 1))
+            if repeats > 1 and (remainder or not with_repeated):
                 continue  # repeated along these axes, which it does not divide
             for part in accumulate(reversed(type.static_shape), mul, initial=repeats):
                 ends.update(n for n in (part, part // others if part % others == 0 else 1) if n)
