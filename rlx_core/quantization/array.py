@@ -77,11 +77,11 @@ def quantize(
     Args:
         values: Finite numbers, such as a weight `[outputs, inputs]`.
         scheme: A name: `int8`, `int4`, `int8_asymmetric`, `int4_asymmetric`, `fp8_e4m3`, `fp8_e5m2`, `fp4_e2m1`, `nvfp4`,
-            `mxfp4`, `q4_0` to `q8_0`, `q2_k` to `q8_k`, `iq4_nl`, `iq4_xs`, `tq1_0`, `tq2_0`, or that of a plugin.
+            `mxfp4`, `q4_0` to `q8_0`, `q2_k` to `q8_k`, `iq4_nl`, `iq4_xs`, `tq1_0`, `tq2_0`, or a name from a plugin.
         block: Elements that share a scale, where the scheme leaves that open; the last axis for one scale for each row.
 
     Raises:
-        ShapeError: The last axis is not a whole number of blocks, or there is none.
+        ShapeError: The array has no axis or no elements, or its last axis is not a whole number of blocks.
         DtypeError: The values are not real numbers, or not all finite.
         UnknownNameError: No plugin provides the scheme.
 
@@ -110,13 +110,15 @@ def checked(scheme: Scheme, fields: Mapping[str, Any], outer: tuple[int, ...]) -
     """
     result = {}
     for each in scheme.fields:
-        wanted = each.shape if each.is_shared else (*outer, *each.shape)
-        found = fields.get(each.name)
-        if not isinstance(found, np.ndarray) or found.shape != wanted or found.dtype != each.dtype.numpy:
+        stated = each.shape if each.is_shared else (*outer, *each.shape)
+        encoded = fields.get(each.name)
+        if not isinstance(encoded, np.ndarray) or encoded.shape != stated or encoded.dtype != each.dtype.numpy:
             raise ShapeError(
                 f"{scheme.name}: field `{each.name}` is not what the scheme states",
-                Fact("stated", f"{each.dtype}{list(wanted)}"),
-                Fact("encoded", f"{found.dtype}{list(found.shape)}" if isinstance(found, np.ndarray) else "nothing"),
+                Fact("stated", f"{each.dtype}{list(stated)}"),
+                Fact(
+                    "encoded", f"{encoded.dtype}{list(encoded.shape)}" if isinstance(encoded, np.ndarray) else "nothing"
+                ),
             )
-        result[each.name] = found
+        result[each.name] = encoded
     return result

@@ -17,7 +17,7 @@ def shifted(codes: Any, bits: int, axis: int = -2, count: int | None = None) -> 
     Args:
         codes: `u8[...]`.
         axis: The new axis, -2 or -1 of the result: byte by byte if it is the last.
-        count: Codes of a byte; as many as there is room for by default.
+        count: Codes of a byte; by default `8 / bits`.
     """
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:count]
     inner = axis == -1

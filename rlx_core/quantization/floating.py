@@ -31,7 +31,7 @@ class FloatFormat(NamedTuple):
     Attributes:
         numpy: The scalar type of ml_dtypes, which rounds numbers.
         exponent, mantissa: Bits of each.
-        has_infinities: Whether the largest exponent is that of infinities and NaN, as in IEEE 754.
+        has_infinities: Whether the largest exponent means infinities and NaN, as in IEEE 754.
         has_nan: Whether the code of all ones is NaN.
     """
 

@@ -166,7 +166,7 @@ class Q2_K(GroupedScheme):
 
 @frozen
 class Q3_K(GroupedScheme):
-    """3 bits, symmetric: 16 groups with scales of 6 bits; the third bits lie in an array of their own."""
+    """3 bits, symmetric: 16 groups with scales of 6 bits; the third bits lie in a separate array."""
 
     name: ClassVar[str] = "rlx.q3_k"
     ggml_id: ClassVar[int | None] = 11
@@ -239,7 +239,7 @@ class Q4_K(GroupedScheme):
 
 @frozen
 class Q5_K(Q4_K):
-    """5 bits: as Q4_K, with the fifth bits in an array of their own."""
+    """5 bits: as Q4_K, with the fifth bits in a separate array."""
 
     name: ClassVar[str] = "rlx.q5_k"
     ggml_id: ClassVar[int | None] = 13

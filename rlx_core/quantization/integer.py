@@ -25,7 +25,7 @@ class IntegerScheme(Scheme):
 
     Attributes:
         lowest, highest: The range of codes.
-        is_asymmetric: Whether blocks have a zero point of their own.
+        is_asymmetric: Whether each block has a zero point.
     """
 
     block: int | None = 32
@@ -64,11 +64,11 @@ class IntegerScheme(Scheme):
     def encode(self, values: np.ndarray) -> Mapping[str, np.ndarray]:
         wide = values.astype(np.float64)
         if self.is_asymmetric:
-            least, most = wide.min(-1), wide.max(-1)
-            scale = ((most - least) / (self.highest - self.lowest)).astype(np.float32)
-            zero = (self.lowest - divided(least, scale)).astype(np.float32)
+            lowest, highest = wide.min(-1), wide.max(-1)
+            scale = ((highest - lowest) / (self.highest - self.lowest)).astype(np.float32)
+            zero = (self.lowest - divided(lowest, scale)).astype(np.float32)
             zero = np.where(scale > 0, zero, np.float32(self.lowest - 1))  # a constant block: (lowest - zero) · scale
-            scale = np.where(scale > 0, scale, least.astype(np.float32))
+            scale = np.where(scale > 0, scale, lowest.astype(np.float32))
         else:
             scale = (np.abs(wide).max(-1) / (self.highest - self.middle)).astype(np.float32)
             zero = np.full(scale.shape, self.middle, np.float32)
