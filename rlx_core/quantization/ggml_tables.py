@@ -170,7 +170,8 @@ class Tq2_0(Ternary):
 def ternary_digits(codes: Any, count: int) -> Any:
     """Return the first digits in base three of bytes as fractions of 256, `u8[..., count, n]` from `u8[..., n]`.
 
-    Multiplication by 3 to the n-th, modulo 256, removes n digits; the next one is the integer part of 3 times the remainder over 256.
+    Multiplication by 3 to the n-th, modulo 256, removes n digits; the next one is the integer part of 3 times the remainder,
+    over 256.
     """
     powers = (3 ** np.arange(count)).astype(np.uint8)[:, None]
     remainder = astype(codes[..., None, :] * powers, "u16")
