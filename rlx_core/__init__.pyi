@@ -9,6 +9,7 @@ from rlx_core import fft as fft
 from rlx_core import linalg as linalg
 from rlx_core import nn as nn
 from rlx_core import optim as optim
+from rlx_core import quantization as quantization
 from rlx_core import random as random
 from rlx_core import special as special
 from rlx_core.builder import GraphBuilder as GraphBuilder

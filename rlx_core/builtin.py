@@ -16,6 +16,7 @@ from rlx_core.contributions import (
     PassSpec,
     PipelineSpec,
     RuleSetSpec,
+    SchemeSpec,
 )
 from rlx_core.hooks import hookimpl
 from rlx_core.ops.families import FAMILIES
@@ -33,6 +34,33 @@ def rlx_blocks() -> Iterator[BlockSpec]:
     """The standard HIR blocks; they are ops as well, in a HIR graph."""
     for name in FAMILIES["blocks"].split():
         yield BlockSpec(f"rlx.{name}", LazyRef("rlx_core.ops.blocks:BLOCKS", f"rlx.{name}"))
+
+
+SCHEMES = (
+    dict.fromkeys(["int8", "int8_asymmetric", "int4", "int4_asymmetric", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1", "nvfp4"])
+    | {
+        "q4_0": 2,
+        "q4_1": 3,
+        "q5_0": 6,
+        "q5_1": 7,
+        "q8_0": 8,
+        "q2_k": 10,
+        "q3_k": 11,
+        "q4_k": 12,
+        "q5_k": 13,
+        "q6_k": 14,
+    }
+    | {"q8_k": 15, "iq4_nl": 20, "iq4_xs": 23, "tq1_0": 34, "tq2_0": 35, "mxfp4": 39}
+)
+"""The standard schemes, each with its number in GGUF files."""
+
+
+@hookimpl
+def rlx_schemes() -> Iterator[SchemeSpec]:
+    """The standard schemes of quantised weights."""
+    for name, ggml_id in SCHEMES.items():
+        load = LazyRef("rlx_core.quantization.standard:SCHEMES", f"rlx.{name}")
+        yield SchemeSpec(f"rlx.{name}", load, ggml_id=ggml_id)
 
 
 @hookimpl

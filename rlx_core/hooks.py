@@ -32,6 +32,7 @@ from rlx_core.contributions import (
     PipelineSpec,
     RuleSetSpec,
     RuleSpec,
+    SchemeSpec,
 )
 
 __all__ = ["API_VERSION", "HOOKS", "PREFIX", "PROJECT", "hookimpl", "hookspec"]
@@ -92,6 +93,11 @@ def rlx_blocks() -> Iterable[BlockSpec]:
 
 
 @hookspec
+def rlx_schemes() -> Iterable[SchemeSpec]:
+    """Schemes of quantised weights; looked up when an array is quantised or a file with such tensors is read."""
+
+
+@hookspec
 def rlx_importers() -> Iterable[ImporterSpec]:
     """Readers of model files; chosen by suffix when a file is opened."""
 
@@ -135,6 +141,7 @@ HOOKS: Final = {
     "rlx_backends": "backends",
     "rlx_kernels": "kernels",
     "rlx_blocks": "blocks",
+    "rlx_schemes": "schemes",
     "rlx_importers": "importers",
     "rlx_exporters": "exporters",
     "rlx_pipelines": "pipelines",

@@ -18,6 +18,7 @@ from rlx_core.ir.interpret import widened
 from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.op import ZERO, Op, define_op
 from rlx_core.ir.rewrite import rebuild
+from rlx_core.ir.schemes import Scheme, SchemeField
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, spec
 from rlx_core.ops.arity import op_function
 from rlx_core.ops.kinds import elementwise
@@ -70,6 +71,8 @@ __all__ = [
     "Rejected",
     "Result",
     "Sample",
+    "Scheme",
+    "SchemeField",
     "Step",
     "Target",
     "TensorType",

@@ -198,6 +198,7 @@ CORE = listed(
     "linalg": "rlx_core.linalg:",
     "nn": "rlx_core.nn:",
     "optim": "rlx_core.optim:",
+    "quantization": "rlx_core.quantization:",
     "random": "rlx_core.random:",
     "special": "rlx_core.special:",
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",

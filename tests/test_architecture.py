@@ -35,7 +35,7 @@ LAYERS = (
     ("draw",),
     ("builtin", "kit"),
     ("runtime",),
-    ("functions", "debug", "nn", "optim", "sequences", "special", "builder"),
+    ("functions", "debug", "nn", "optim", "sequences", "special", "quantization", "builder"),
     ("files", "importing"),
     ("testing",),
     ("cli",),

@@ -24,6 +24,7 @@ from rlx_core.contributions.records import (
     PipelineSpec,
     RuleSetSpec,
     RuleSpec,
+    SchemeSpec,
     Trial,
 )
 from rlx_core.contributions.references import LazyRef
@@ -48,5 +49,6 @@ __all__ = [
     "PipelineSpec",
     "RuleSetSpec",
     "RuleSpec",
+    "SchemeSpec",
     "Trial",
 ]

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from attrs import Attribute, field
+from attrs.validators import optional
 
 from rlx_core.contributions.newer import skips_newer_fields
 from rlx_core.contributions.references import LazyRef, Named, reference
@@ -167,6 +168,19 @@ class BlockSpec(Contribution):
 
 
 @frozen
+class SchemeSpec(Contribution):
+    """A scheme of quantised weights; `load` leads to its class.
+
+    Args:
+        ggml_id: The number of the type in GGUF files, if it has one.
+    """
+
+    name: str = field(validator=domain_name)
+    load: LazyRef = field(converter=reference)
+    ggml_id: int | None = field(default=None, validator=optional(integer), kw_only=True)
+
+
+@frozen
 class ImporterSpec(Contribution):
     """A reader of model files, chosen by suffix; `load` leads to a function of the path and the host that uses it."""
 
@@ -298,6 +312,7 @@ KINDS: Final[Mapping[str, type[Contribution]]] = MappingProxyType(
         "backends": BackendSpec,
         "kernels": KernelSpec,
         "blocks": BlockSpec,
+        "schemes": SchemeSpec,
         "importers": ImporterSpec,
         "exporters": ExporterSpec,
         "pipelines": PipelineSpec,

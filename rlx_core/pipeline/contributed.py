@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from rlx_core import __version__, ir
-from rlx_core.contributions import Contribution, KernelSpec, OpSpec, PassSpec, RuleSpec
+from rlx_core.contributions import Contribution, KernelSpec, OpSpec, PassSpec, RuleSpec, SchemeSpec
 from rlx_core.errors import UnknownNameError
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
@@ -169,6 +169,21 @@ def called_with(count: int, what: str) -> Complaint:
     return fault
 
 
+def scheme_fault(thing: Any, spec: SchemeSpec, registry: Registry) -> str | None:
+    from rlx_core.ir.schemes import Scheme  # here, because few programs quantise
+
+    if not (isinstance(thing, type) and issubclass(thing, Scheme)):
+        return f"it is {described(thing)}, and no Scheme"
+    lacking = sorted(getattr(thing, "__abstractmethods__", ()))
+    if lacking:
+        return f"the class {thing.__name__} lacks {', '.join(lacking)}"
+    if not accepts(thing, 0):
+        return f"{thing.__name__} takes {inspect.signature(thing)}, and is made without arguments"
+    if (thing.name, thing.ggml_id) != (spec.name, spec.ggml_id):
+        return f"the class is {thing.name!r} with the number {thing.ggml_id}, unlike its record"
+    return method_fault(thing, "decode", "self, fields") or method_fault(thing, "encode", "self, values")
+
+
 def function_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
     if spec.name in CORE or spec.name in FUNCTIONS:
         return "it is never reached: rlx has a name like that of its own"
@@ -194,6 +209,7 @@ EXPECTED: Final[Mapping[str, Complaint]] = {
     "backends": backend_fault,
     "kernels": kernels_fault,
     "blocks": block_fault,
+    "schemes": scheme_fault,
     "importers": called_with(2, "a path and a host"),
     "exporters": called_with(3, "a path, a value and a host"),
     "commands": command_fault,

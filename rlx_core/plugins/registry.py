@@ -26,6 +26,7 @@ from rlx_core.contributions import (
     PipelineSpec,
     RuleSetSpec,
     RuleSpec,
+    SchemeSpec,
 )
 from rlx_core.errors import DeviceUnavailableError, Fact, PluginError, RlxError, UnknownNameError, nearest
 from rlx_core.plugins.collect import Claim
@@ -82,6 +83,7 @@ class Registry:
     backends: Mapping[str, BackendSpec] = EMPTY
     kernels: Mapping[str, KernelSpec] = EMPTY
     blocks: Mapping[str, BlockSpec] = EMPTY
+    schemes: Mapping[str, SchemeSpec] = EMPTY
     importers: Mapping[str, ImporterSpec] = EMPTY
     exporters: Mapping[str, ExporterSpec] = EMPTY
     pipelines: Mapping[str, PipelineSpec] = EMPTY

@@ -220,7 +220,9 @@ class PlannedProgram(Program):
                         transferred += part.run(frame, on_host)
                 if guard is not None:
                     number, next_parts = part.steps[-1], self.parts[index + 1 : index + 2]
-                    following = next_parts[0].steps[0] if next_parts else number + 1  # steps without elements are no parts
+                    following = (
+                        next_parts[0].steps[0] if next_parts else number + 1
+                    )  # steps without elements are no parts
                     results = started.results.returned.values()
                     guard.after(number, following, frame, results, self.compiled.unused_scratch(frame, number))
         return transferred

@@ -31,7 +31,7 @@ for _module in ("laws", "judges"):  # and their submodules
 
 FIXTURES = {
     *("contribution", "op", "program", "rejected", "kernel", "kernel_case"),
-    *("rewrite_rule", "contributed_pass", "legalization", "block", "file_format"),
+    *("rewrite_rule", "contributed_pass", "legalization", "block", "scheme", "file_format"),
 }
 """The fixtures of cases; a law has one of these."""
 
@@ -229,6 +229,8 @@ def rewrites_asked(fixtures: Sequence[str], chosen: Any) -> dict[str, Sequence[A
     by_fixture: dict[str, Sequence[Any]] = {f: chosen.rewrites_of(row) for f, row in rows.items() if f in fixtures}
     if "block" in fixtures:
         by_fixture["block"] = chosen.blocks
+    if "scheme" in fixtures:
+        by_fixture["scheme"] = chosen.schemes
     if "file_format" in fixtures:
         by_fixture["file_format"] = chosen.formats
     return by_fixture

@@ -19,11 +19,13 @@ from rlx_core.contributions import (
     PassSpec,
     RuleSetSpec,
     RuleSpec,
+    SchemeSpec,
 )
 from rlx_core.errors import PluginError, RlxError, UnknownNameError, nearest
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.block import Block
 from rlx_core.ir.op import Op
+from rlx_core.ir.schemes import Scheme
 from rlx_core.ops import standard_ops
 from rlx_core.passes.engine.base import LirPass, Pass
 from rlx_core.passes.engine.rules import RewriteRule, RuleSet
@@ -35,7 +37,7 @@ from rlx_core.plugins.entry import PluginEntry, named_entry
 from rlx_core.system.records import frozen
 from rlx_core.testing.cases import OpProgram, programs
 
-TRIED: Final = ("ops", "rules", "kernels", "rulesets", "passes", "legalizations", "blocks", "exporters")
+TRIED: Final = ("ops", "rules", "kernels", "rulesets", "passes", "legalizations", "blocks", "schemes", "exporters")
 """The kinds of contributions that the laws are about."""
 
 _Row = TypeVar("_Row")
@@ -120,6 +122,7 @@ class Subjects:
         kernels: Contributed kernels.
         rewrites: Contributed rewrite rules, passes and rows of legalization tables.
         blocks: Contributed HIR blocks.
+        schemes: Contributed schemes of quantised weights.
         formats: Contributed writers of files that have a reader.
         contributions: Every record that refers to one of them, with its fault, if any.
     """
@@ -130,6 +133,7 @@ class Subjects:
     contributions: tuple[ContributionSubject, ...] = field(default=())
     rewrites: tuple[RuleRow | PassSubject | LegalizationRow, ...] = ()
     blocks: tuple[type[Block], ...] = ()
+    schemes: tuple[type[Scheme], ...] = ()
     formats: tuple[FormatRow, ...] = ()
 
     def __add__(self, other: Subjects) -> Subjects:
@@ -233,7 +237,7 @@ def subject_of(host: PluginHost, claim: Claim) -> Subjects:
 
 
 def rewriting_of(host: PluginHost, record: Any, loaded: Any, here: tuple[ContributionSubject, ...]) -> Subjects:
-    """Return the subjects of a record of a rule set, a pass, a legalization table, a block or a writer.
+    """Return the subjects of a record of a rule set, a pass, a legalization table, a block, a scheme or a writer.
 
     Raises:
         RlxError: The loaded object does not match the record.
@@ -250,6 +254,8 @@ def rewriting_of(host: PluginHost, record: Any, loaded: Any, here: tuple[Contrib
         return Subjects(rewrites=rows, contributions=here)
     if isinstance(record, BlockSpec):
         return Subjects(blocks=(loaded,), contributions=here)
+    if isinstance(record, SchemeSpec):
+        return Subjects(schemes=(loaded,), contributions=here)
     assert isinstance(record, ExporterSpec), "every kind of `TRIED` has its case"
     return Subjects(formats=tuple(formats_of(host, record, loaded)), contributions=here)
 

@@ -91,7 +91,7 @@ def subject(params: dict[str, Any]) -> tuple[str, str, str] | None:
         return str(case.row), repr(case.program), case.program.variation or ""
     if (kernel := params.get("kernel")) is not None:
         return str(kernel[0]), "", ""
-    for fixture in ("rewrite_rule", "contributed_pass", "legalization", "file_format"):
+    for fixture in ("rewrite_rule", "contributed_pass", "legalization", "scheme", "file_format"):
         if (row := params.get(fixture)) is not None:
             return str(row), "", ""
     if (block := params.get("block")) is not None:

@@ -35,9 +35,11 @@ from rlx_core.contributions import (
     PipelineSpec,
     RuleSetSpec,
     RuleSpec,
+    SchemeSpec,
 )
 from rlx_core.errors import DeviceError, LegalizeError, MissingRuleError, PluginError
 from rlx_core.ir.block import Block, define_block
+from rlx_core.ir.schemes import Scheme
 from rlx_core.ops import Op, define_op, op_function
 from rlx_core.passes.engine.base import Pass, define_pass
 from rlx_core.pipeline.contributed import EXPECTED
@@ -78,6 +80,19 @@ class OddPass(Pass):
         return None
 
 
+class OddScheme(Scheme):
+    """It takes no fields."""
+
+    name = "acme.thing"
+    fields = ()
+
+    def decode(self):
+        return None
+
+    def encode(self):
+        return None
+
+
 class OddBackend(Backend):
     """It takes no program."""
 
@@ -99,6 +114,7 @@ WRONG_SIGNATURE: dict[str, object] = {
     "passes": OddPass,
     "rulesets": OddPass,
     "blocks": OddBlock,
+    "schemes": OddScheme,
     "backends": OddBackend,
     "kernels": odd_table,
     "functions": "math:tau",
@@ -118,6 +134,7 @@ def record(kind: str, load: object, domain: str = "acme", name: str = "thing") -
         "backends": lambda: BackendSpec({"acme": "acme", "rlx": "cpu"}.get(domain, "linalg"), load, priority=99),
         "kernels": lambda: KernelSpec("cpu", load),
         "blocks": lambda: BlockSpec(full, load),
+        "schemes": lambda: SchemeSpec(full, load),
         "importers": lambda: ImporterSpec(full, load, suffixes=[".safetensors"], priority=99),
         "exporters": lambda: ExporterSpec(full, load, suffixes=[".safetensors"], priority=99),
         "pipelines": lambda: PipelineSpec(full, {"mir": [str(load)]}),
@@ -132,7 +149,7 @@ def record(kind: str, load: object, domain: str = "acme", name: str = "thing") -
 
 STANDARD = {
     "ops": "exp", "rules": "exp", "passes": "cse", "rulesets": "algebra", "importers": "safetensors", "blocks": "linear_block",
-    "exporters": "safetensors", "pipelines": "inference", "commands": "plugins", "functions": "trace",
+    "schemes": "int4", "exporters": "safetensors", "pipelines": "inference", "commands": "plugins", "functions": "trace",
 }  # fmt: skip
 
 

@@ -221,7 +221,9 @@ def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
             options = [f"--rlx-backend={claim.name}", "--rlx-partial", "--rlx-samples=one", "-k", "backend_agrees"]
             yield from lawful(package, f"target {claim.name}", options)
     if not any(claim.kind in (*TRIED, "backends") for claim in claims):
-        yield Finding("(none)", "note", "they are about ops, rules, kernels, rewrites, blocks, formats and backends")
+        yield Finding(
+            "(none)", "note", "they are about ops, rules, kernels, rewrites, blocks, schemes, formats and backends"
+        )
 
 
 def lawful(package: Package, name: str, options: list[str]) -> Iterator[Finding]:

@@ -33,11 +33,11 @@ from rlx_core.passes.engine.fusion import FusionPass, Judge
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.system.records import frozen
 
-STEPS_LIMIT = 32
-"""Ops of a load: each is computed for every element of the weight that is read, in every run."""
+STEPS_LIMIT = 64
+"""Ops of a load: each is computed for every element of the weight that is read, in every run. Q5_K has 45."""
 
 SOURCES_LIMIT = 12
-"""Arrays that a load reads."""
+"""Arrays of more than one element that a load reads."""
 
 UNKNOWN_INDICES = 64
 """Indices that a gather of a number known only at run time counts as."""
@@ -145,7 +145,7 @@ def is_read_by_loads(graph: Graph, weight: Value) -> bool:
 def product_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead | None:
     """Return a product that computes its weight, or `None` if the weight is no load."""
     rows, columns = weight.type.static_shape
-    load = load_of(weight, bound, lambda primitives: (*divided(primitives, rows, columns), columns))
+    load = load_of(weight, bound, lambda *how: (*divided(*how, rows, columns), columns))
     x, _ = node.present()
     return None if load is None else LoadedRead(FusedMatMulPrologue(load.loop), (x, *load.sources))
 
@@ -153,7 +153,7 @@ def product_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead
 def gather_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead | None:
     """Return a loop that computes those rows of a table that are read, or `None` if the table is no load."""
     rows, *row_shape = weight.type.static_shape
-    load = load_of(weight, bound, lambda primitives: (rows, *divided(primitives, prod(row_shape), rows)))
+    load = load_of(weight, bound, lambda *how: (rows, *divided(*how, prod(row_shape), rows)))
     _, indices = node.present()
     if load is None:
         return None
@@ -169,7 +169,7 @@ def in_shape(op: Op, shape: Shape, *operands: Value) -> Value:
     return reshaped(result, shape)
 
 
-def load_of(weight: Value, bound: set[Node], shape_of: Callable[[Graph], tuple[int, ...]]) -> WeightLoad | None:
+def load_of(weight: Value, bound: set[Node], shape_of: Callable[[Graph, bool], tuple[int, ...]]) -> WeightLoad | None:
     """Return the computation of a weight as a load; `None` if it reads nothing narrower, or is not affine in any known shape.
 
     The load contains all ops before the weight that are element-wise, or views, and bound if the weight is.
@@ -177,11 +177,12 @@ def load_of(weight: Value, bound: set[Node], shape_of: Callable[[Graph], tuple[i
     Args:
         weight: The result of a node that is no leaf.
         bound: The nodes whose results are known once parameters are bound.
-        shape_of: Returns the shape with divided axes that is tried if the computation is not affine in the weight's own.
+        shape_of: Returns a shape with divided axes, given the arguments of `divided` before the sizes; tried if the computation
+            is not affine in the weight's own shape.
     """
     members = members_before(weight, bound)
     sources = tuple(dict.fromkeys(v for n in members for v in n.present() if v.node not in members))
-    if not members or len(sources) > SOURCES_LIMIT or len(members) > STEPS_LIMIT:
+    if not members or sum(v.type.size != 1 for v in sources) > SOURCES_LIMIT or len(members) > STEPS_LIMIT:
         return None
     if EXPANSION * sum(v.type.static_nbytes for v in sources) > weight.type.static_nbytes:
         return None
@@ -190,7 +191,8 @@ def load_of(weight: Value, bound: set[Node], shape_of: Callable[[Graph], tuple[i
     primitives = expanded(loop, types)
     if primitives is None:
         return None
-    for shape in (weight.type.static_shape, shape_of(primitives)):
+    shapes = (weight.type.static_shape, shape_of(primitives, False), shape_of(primitives, True))
+    for shape in dict.fromkeys(shapes):
         load = with_result_shape(loop, weight.type.static_shape, shape)
         formula = formula_of(load, types)
         if formula is not None and not formula.rows:
@@ -240,7 +242,7 @@ def with_result_shape(load: FusedLoop, shape: tuple[int, ...], divided_shape: tu
     return FusedLoop(load.inputs, steps, (load.inputs + len(load.steps),))
 
 
-def divided(primitives: Graph, size: int, others: int) -> tuple[int, ...]:
+def divided(primitives: Graph, with_repeated: bool, size: int, others: int) -> tuple[int, ...]:
     """Return sizes into which axes of `size` elements are divided, so that every reshape in a computation divides these alone.
 
     A position in blocks of packed codes is affine in the number of the block, the code's byte and its place in the byte, and not
@@ -248,15 +250,18 @@ def divided(primitives: Graph, size: int, others: int) -> tuple[int, ...]:
 
     Args:
         primitives: The computation.
+        with_repeated: Whether axes of smaller arrays are divided too, each of whose elements belongs to as many neighbours:
+            scales of blocks that are themselves unpacked.
         size: Elements along these axes, at least 1.
         others: Elements along the other axes, at least 1.
     """
     ends = {1, size}
     for node in primitives.nodes:
         for type in node.types:
-            if type.size.__index__() < size * others:
+            repeats, remainder = divmod(size * others, max(type.size.__index__(), 1))
+            if repeats > 1 and (remainder or not with_repeated):
                 continue  # repeated along these axes, which it does not divide
-            for part in accumulate(reversed(type.static_shape), mul, initial=1):
+            for part in accumulate(reversed(type.static_shape), mul, initial=repeats):
                 ends.update(n for n in (part, part // others if part % others == 0 else 1) if n)
     lengths = [1]
     for end in sorted(n for n in ends if n > 1 and size % n == 0):

@@ -20,7 +20,17 @@ from rlx_core.public import CORE, FUNCTIONS, found_at, place_of
 
 FOLDER: Final = Path(rlx_core.__file__).parents[1] / "docs" / "reference"
 
-NAMESPACES: Final = ("nn", "linalg", "fft", "random", "special", "optim", "debug", "checkpoint_policies")
+NAMESPACES: Final = (
+    "nn",
+    "linalg",
+    "fft",
+    "random",
+    "special",
+    "optim",
+    "quantization",
+    "debug",
+    "checkpoint_policies",
+)
 """The namespaces below `rlx`, in the order of the index."""
 
 HEADER: Final = "<!-- Printed by `python -m rlx_core.testing.api.reference --update` from the docstrings. -->\n\n"

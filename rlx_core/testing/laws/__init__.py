@@ -25,13 +25,14 @@ from rlx_core.testing.laws.kinks import Kinks
 from rlx_core.testing.laws.meaning import Meaning
 from rlx_core.testing.laws.ranges import Ranges
 from rlx_core.testing.laws.rewrites import Rewrites
+from rlx_core.testing.laws.schemes import Schemes
 from rlx_core.testing.subjects import ContributionSubject
 from rlx_core.testing.variants import bases, variants
 
 __all__ = ["EveryBackend", "EveryOp", "Run", "about"]
 
 
-class EveryOp(Agreement, Meaning, Derivatives, Kinks, Declarations, Kernels, Ranges, Rewrites, EveryBackend):
+class EveryOp(Agreement, Meaning, Derivatives, Kinks, Declarations, Kernels, Ranges, Rewrites, Schemes, EveryBackend):
     """The laws as tests; subclass it with a name that starts with `Test`, and with `ops` to choose the tested ops."""
 
     def test_contribution_can_be_used(self, contribution: ContributionSubject) -> None:

@@ -1,0 +1,79 @@
+"""Quantised arrays: shapes, pytrees, gradients, and products and lookups that read their fields."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rlx_core as rlx
+from rlx_core.errors import RlxError
+from rlx_core.ir.schemes import Scheme
+from rlx_core.quantization import QuantizedArray, quantize
+from rlx_core.quantization.standard import SCHEMES
+
+RNG = np.random.default_rng(0)
+ROWS, LENGTH = 96, 512
+VALUES = RNG.standard_normal((ROWS, LENGTH)).astype(np.float32)
+X = RNG.standard_normal((4, LENGTH)).astype(np.float32)
+STORED = {"rlx.tq1_0": ROWS * LENGTH}
+"""Bytes that binding prepares: TQ1_0's digits are joined from three arrays, which no load does."""
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
+def test_a_product_reads_the_fields(scheme: type[Scheme]) -> None:
+    pytest.importorskip("rlx_cpu", reason="the CPU has the kernels: rlx-cpu is not installed")
+    params = {"w": quantize(VALUES, scheme.name)}
+
+    def f(params: dict[str, QuantizedArray], x: rlx.Value) -> rlx.Value:
+        return rlx.relu(x @ params["w"].dequantize().T)
+
+    packed = rlx.compile(f, params, rlx.spec(f"f32[n, {LENGTH}]"))
+    expanded = rlx.compile(
+        f, params, rlx.spec(f"f32[n, {LENGTH}]"), config={"passes": {"fuse-weight-loads": {"weights": "expanded"}}}
+    )
+    assert np.array_equal(packed(X), expanded(X))
+    assert [step.node.op.name for step in packed.executable.lir.steps] == ["rlx.fused_matmul_prologue"]
+    assert packed.report.prepared_nbytes == STORED.get(scheme.name, 0)
+    assert expanded.report.prepared_nbytes >= VALUES.nbytes
+
+
+@pytest.mark.parametrize("name", ["int4", "q4_k", "nvfp4"])
+def test_a_lookup_reads_the_fields(name: str) -> None:
+    pytest.importorskip("rlx_cpu", reason="the CPU has the kernels: rlx-cpu is not installed")
+    params = {"table": quantize(VALUES, name)}
+    lookup = rlx.compile(lambda p, i: rlx.take(p["table"].dequantize(), i, axis=0), params, rlx.spec("i32[n]"))
+    found = lookup(np.int32([5, 0, 95, 5]))
+    assert np.array_equal(found, np.asarray(params["table"].dequantize())[[5, 0, 95, 5]])
+    assert lookup.report.prepared_nbytes == 0
+
+
+def test_it_is_a_pytree_of_its_fields() -> None:
+    array = quantize(VALUES, "q4_0")
+    assert array.shape == (ROWS, LENGTH)
+    assert array.nbytes == ROWS * LENGTH // 32 * 18
+    assert repr(array) == "QuantizedArray([96, 512], q4_0, block=32)"
+    found = rlx.jit(lambda w, x: x @ w.dequantize().T)(array, X)
+    np.testing.assert_allclose(found, X @ np.asarray(array.dequantize()).T, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_reach_scales_and_activations_and_no_codes() -> None:
+    """The gradient of `scale` is the sum over a block of code times cotangent: compared with differences."""
+    array = quantize(VALUES[:4, :64], "int8")
+    x = X[:, :64]
+
+    def loss(scale: rlx.Value, x: rlx.Value) -> rlx.Value:
+        weight = QuantizedArray({**array.fields, "scale": scale}, array.scheme).dequantize()
+        return rlx.sum(rlx.tanh(x @ weight.T))
+
+    scale = array.fields["scale"]
+    d_scale, d_x = rlx.grad(loss, argnums=(0, 1))(scale, x)
+    for direction in (RNG.standard_normal(scale.shape).astype(np.float32) * scale for _ in range(3)):
+        step = np.float32(1e-2)
+        difference = (loss(scale + step * direction, x) - loss(scale - step * direction, x)) / (2 * step)
+        assert np.vdot(d_scale, direction) == pytest.approx(float(difference), rel=2e-2)
+    assert d_x.shape == x.shape
+    with pytest.raises(RlxError):
+        rlx.grad(lambda codes: rlx.sum(QuantizedArray({**array.fields, "codes": codes}, array.scheme).dequantize()))(
+            array.fields["codes"]
+        )
