@@ -159,7 +159,7 @@ def plan_of(kind: GemmKind, module: ir.Module) -> ProductPlan:
     rows, panels = unknown_cut("rows", is_in_lines=bool(kind.lines)), unknown_cut("panels")
     blocks = Blocks(rows, panels, unknown("depth"), unknown("row_tiles"), unknown("panel_group"), words.simd.lanes)
     sources = OperandSources("ahead", "direct", owns_rows=False, sharers=unknown("sharers"))
-    return ProductPlan(product, words, kind.isa, True, False, False, blocks, sources)
+    return ProductPlan(product, words, kind.isa, False, False, blocks, sources)
 
 
 def numbers_of(plan: ProductPlan) -> DimBinding:

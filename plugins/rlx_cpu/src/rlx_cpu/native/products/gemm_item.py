@@ -86,7 +86,7 @@ class Item:
                         a, panel_place, c, sums, next_panel, count, is_first, is_last,
                         self.entry, tile.row, column, self.buffers, run,
                     )  # fmt: skip
-                    self.kernels.call(b, tile, panel, arguments, partial(self._prefetched, b, next_panel, tile, count))
+                    self.kernels(b, tile, panel, arguments, partial(self._prefetched, b, next_panel, tile, count))
 
     def _panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, k0: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Return the address of a panel's rows from word `k0` on, and its first column."""
