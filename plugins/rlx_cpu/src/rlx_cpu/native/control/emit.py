@@ -33,7 +33,7 @@ from rlx_cpu.native.contract import (
 from rlx_cpu.native.control.bodies import Body, BodyMemory, move, whole
 from rlx_cpu.native.control.making import Bodies, InputOrigin
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, Variable, address, counted
+from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, Variable, address, counting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import index, pointer_at
 from rlx_cpu.native.table import native
@@ -268,7 +268,7 @@ def _step_through(f: LoopFrame, op: Scan, body: Body) -> None:
     _enter(f, op.carries, body)
     body.begin(b, f.memory, inputs)
     left = b.append_basic_block("left")
-    with counted(b, index(0), index(op.length)) as turn:
+    with counting(b, 0, op.length) as turn:
         t = b.sub(index(op.length - 1), turn) if op.reverse else turn
         for number, value in enumerate(body.lir.graph.inputs[first:], first):
             inputs[number] = address(b, f.operands[number], b.mul(t, index(value.type.static_nbytes)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from rlx_core.codegen.indexing import Indexing
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.scalars.arithmetic import larger, smaller
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
@@ -22,6 +21,7 @@ from rlx_cpu.native.llvm.elements import load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import sized
+from rlx_cpu.native.loops.reductions import of_two
 
 UNROLL = 4
 
@@ -187,17 +187,8 @@ class Writer:
         old = load_elements(b, self.isa, self.plan.accumulator, place, lanes)
         update = load_elements(b, self.isa, self.plan.dtype, address(b, new, start * self.plan.dtype.itemsize), lanes)
         store_elements(
-            b, self.isa, self.plan.accumulator, combined(b, self.plan.mode, self.plan.accumulator, old, update), place
+            b, self.isa, self.plan.accumulator, of_two(b, self.plan.mode, self.plan.accumulator, old, update), place
         )
-
-
-def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.LlvmValue, new: ir.LlvmValue) -> ir.LlvmValue:
-    """An element and an update as one."""
-    if mode == "add":
-        return b.fadd(old, new) if dtype.is_float else b.add(old, new)
-    if mode == "mul":
-        return b.fmul(old, new) if dtype.is_float else b.mul(old, new)
-    return (larger if mode == "max" else smaller)(b, dtype, old, new)
 
 
 def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:

@@ -16,7 +16,7 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.ir.assembler import intrinsic
 from rlx_cpu.native.llvm.ir.functions import declare
-from rlx_cpu.native.llvm.ir.numbers import constant, integer_like, is_floating, suffix, width
+from rlx_cpu.native.llvm.ir.numbers import constant, suffix, width
 from rlx_cpu.native.llvm.sizes import sized
 
 __all__ = [
@@ -35,13 +35,11 @@ __all__ = [
     "address",
     "constant",
     "copy_bytes",
-    "counted",
+    "counting",
     "declare",
     "fill_bytes",
     "index",
-    "integer_like",
     "intrinsic",
-    "is_floating",
     "least",
     "masked_load",
     "masked_store",
@@ -235,8 +233,11 @@ def align_of(type: Any) -> int:
 
 
 @contextmanager
-def counted(builder: ir.IRBuilder, start: ir.LlvmValue, end: ir.LlvmValue, step: Dim = 1) -> Iterator[ir.LlvmValue]:
-    """The block inside runs for `start`, `start + step`, … while less than `end`."""
+def counting(
+    builder: ir.IRBuilder, start: Dim | ir.LlvmValue, stop: Dim | ir.LlvmValue, step: Dim = 1
+) -> Iterator[ir.LlvmValue]:
+    """Emit a loop over `range(start, stop, step)`; the code built inside `with` is its body."""
+    first, end = (x if isinstance(x, ir.LlvmValue) else sized(builder, x) for x in (start, stop))
     function = builder.function
     before = builder.block
     head = function.append_basic_block("loop")
@@ -245,7 +246,7 @@ def counted(builder: ir.IRBuilder, start: ir.LlvmValue, end: ir.LlvmValue, step:
     builder.branch(head)
     builder.position_at_end(head)
     number = builder.phi(I64)
-    number.add_incoming(start, before)
+    number.add_incoming(first, before)
     builder.cbranch(builder.icmp_signed("<", number, end), body, done)
     builder.position_at_end(body)
     yield number

@@ -7,7 +7,6 @@ in bytes; every access states its alignment, because the default for a vector is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import DType
@@ -19,7 +18,7 @@ from rlx_cpu.native.llvm.build import (
     POINTER,
     address,
     constant,
-    counted,
+    counting,
     declare,
     index,
     masked_load,
@@ -58,14 +57,6 @@ def offset(
         else:
             pointer = address(b, pointer, moved)
     return address(b, pointer, fixed)
-
-
-def counting(
-    b: ir.IRBuilder, start: Dim | ir.LlvmValue, stop: Dim | ir.LlvmValue, step: Dim = 1
-) -> AbstractContextManager[ir.LlvmValue]:
-    """Emit a loop over `range(start, stop, step)`; the code built inside `with` is its body."""
-    first, end = (x if isinstance(x, ir.LlvmValue) else sized(b, x) for x in (start, stop))
-    return counted(b, first, end, step)
 
 
 def pointer_at(b: ir.IRBuilder, buffers: ir.LlvmValue, position: int) -> ir.LlvmValue:

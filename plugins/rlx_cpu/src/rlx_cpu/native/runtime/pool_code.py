@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I32, I64, POINTER, VOID, address, counted, declare, index
+from rlx_cpu.native.llvm.build import CALLED, I32, I64, POINTER, VOID, address, counting, declare, index
 from rlx_cpu.native.llvm.c_library import addresses
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.team import TEAM_BYTES, begin_team, help_others, team_functions
@@ -82,7 +82,7 @@ def _function(module: ir.Module, name: str, result: ir.Type, count: int) -> tupl
 def _pauses(module: ir.Module, isa: Isa) -> None:
     """`pauses(n)`: as many turns of a waiting loop, to find out how long one takes."""
     function, b = _function(module, "pauses", VOID, 1)
-    with counted(b, index(0), function.args[0]):
+    with counting(b, 0, function.args[0]):
         _pause(b, isa)
     b.ret_void()
 
@@ -140,7 +140,7 @@ def _drive(module: ir.Module, isa: Isa) -> None:
         b.store(b.load(_pointer(b, control, _STATE), typ=I64, align=8), states, align=8)
     mine, head = b.alloca(I64), b.alloca(I64)
     b.store(b.zext(is_alone, I64), mine, align=8)
-    with counted(b, index(0), count) as i:
+    with counting(b, 0, count) as i:
         step = _pointer(b, b.add(steps, b.mul(i, index(8 * STEP_WORDS))))
         line = b.add(own_record, b.mul(i, index(8 * RECORD_WORDS)))
         code, place, parts, bits = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
@@ -195,7 +195,7 @@ def _claim(
 ) -> None:
     """Run the parts that this thread gets, beginning with its own share, and count them in `mine`."""
     start = b.sdiv(b.mul(tid, parts), threads)
-    with counted(b, index(0), parts) as turn:
+    with counting(b, 0, parts) as turn:
         part = b.srem(b.add(start, turn), parts)
         bit = b.shl(index(1), part)
         with b.if_then(b.icmp_signed("==", b.and_(_read(b, claimed), bit), index(0))):
@@ -287,7 +287,7 @@ def _start(module: ir.Module) -> None:
     begin_team(b, b.add(control, index(TEAM)), threads)
     for value, offset in fields:
         b.store(value, _pointer(b, control, offset), align=8)
-    with counted(b, index(0), b.mul(count, index(STATE_BYTES)), 8) as byte_offset:
+    with counting(b, 0, b.mul(count, index(STATE_BYTES)), 8) as byte_offset:
         b.store(index(0), _pointer(b, b.add(state, byte_offset)), align=8)
     b.atomic_rmw("add", _pointer(b, control, GATE), index(_OPEN), "seq_cst")
     b.atomic_rmw("add", _pointer(b, control, GENERATION), index(1), "seq_cst")
@@ -296,7 +296,7 @@ def _start(module: ir.Module) -> None:
     here: ir.LlvmValue = index(-2)
     if "sched_getcpu" in addresses():
         here = b.sext(b.call(declare(module, "sched_getcpu", I32, []), []), I64)
-    with counted(b, index(1), threads) as tid:
+    with counting(b, 1, threads) as tid:
         worker = _worker(b, control, tid)
         is_asleep = b.icmp_signed("!=", _read(b, worker), index(0))
         is_here = b.icmp_signed("==", b.load(address(b, worker, HOME), typ=I64, align=8), here)
