@@ -13,6 +13,7 @@ from rlx_cpu.native.llvm.cuts import start_of
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.products.microkernel import Right
 from rlx_cpu.native.products.packing import copy_row, pack_panel
 
 FAR_NBYTES: Final = 1024
@@ -81,9 +82,10 @@ class ByPosition:
         """Bytes from a position to the next in a panel of so many vectors."""
         return self.strides.position if self.is_direct else vectors * self.simd.nbytes
 
-    @property
-    def align(self) -> int:
-        return self.words.stored.itemsize if self.is_direct else self.simd.nbytes
+    def right(self, vectors: int) -> Right:
+        """Return its layout in a panel of so many vectors."""
+        align = self.words.stored.itemsize if self.is_direct else self.simd.nbytes
+        return Right(self.stride(vectors), align, self.is_partial, self.makes_words)
 
     def ready(self, b: ir.IRBuilder, head: ir.LlvmValue, memory: ir.LlvmValue) -> ir.LlvmValue:
         """The head where products read it; packed into `memory` if need be."""

@@ -16,7 +16,8 @@ from rlx_core.ir.graph import Node
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, constant, least, register_type
+from rlx_cpu.native.llvm.build import I32, I64, least, register_type
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.llvm.stored import Stored

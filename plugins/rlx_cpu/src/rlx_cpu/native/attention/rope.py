@@ -21,7 +21,7 @@ from rlx_cpu.native.llvm.build import I32, address, shuffled, starting
 from rlx_cpu.native.llvm.elements import held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import native, op_of
 
 X, COS, SIN, POSITIONS = range(4)
 """The operands."""
@@ -115,8 +115,7 @@ class Turner:
 
 def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Rotate pairs of features by the angle of their position, for all heads."""
-    op = node.op
-    assert isinstance(op, Rotation), "registered for rotations"
+    op = op_of(node, Rotation)
     x, cos, sin = layout.required(X, COS, SIN)
     positions = (*layout.operands, None)[POSITIONS]  # may be absent, or not even be an operand
     result = layout.results[0]

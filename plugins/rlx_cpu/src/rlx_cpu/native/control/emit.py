@@ -54,9 +54,14 @@ class LoopFrame:
     results: Sequence[ir.LlvmValue]
     memory: BodyMemory
     aside: ir.LlvmValue
-    status: ir.LlvmValue | None
     unasked: int
     kinds: Mapping[Fault, int]
+
+    @property
+    def status(self) -> ir.LlvmValue:
+        """The step's status words."""
+        assert self.memory.status is not None, "who holds a fault, or a loop that asks, has some"
+        return self.memory.status
 
     def run(self, body: Body) -> None:
         """Run a body, and hand on its faults: the first one stays, but for a loop's that was left."""
@@ -69,7 +74,6 @@ class LoopFrame:
         if not self.unasked:
             return
         b, status = self.b, self.status
-        assert status is not None, "who asks has status words"
         with b.goto_entry_block():
             count = Variable.of(b, index(self.unasked))
         remaining = b.sub(count.value(b), index(1))
@@ -88,14 +92,12 @@ class LoopFrame:
     def leave_if_left(self, left: ir.Block) -> None:
         """Go to `left` if a loop inside was left."""
         b, status = self.b, self.status
-        assert status is not None, "who holds a loop that asks has status words"
         with b.if_then(b.icmp_signed("==", b.load(status, typ=I64, align=8), index(STATUS_LEFT)), likely=False):
             b.branch(left)
 
     def _report(self, words: ir.LlvmValue, before: int) -> None:
         """Hand on the status words of a step, whose kinds of faults come after so many others."""
         b, status = self.b, self.status
-        assert status is not None, "who holds a fault has one"
         kind = b.load(words, typ=I64, align=8)
         with b.if_then(b.icmp_signed("!=", kind, index(0)), likely=False):
             was_left = b.icmp_signed("<", kind, index(0))
@@ -167,7 +169,7 @@ def emit_control(
     memory = BodyMemory(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
     # Iterations between two polls: about `POLL_US` of work, however short an iteration is estimated to be.
     turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0
-    frame = LoopFrame(b, isa, pointers[:count], pointers[count:], memory, scratch, status, turns, kinds)
+    frame = LoopFrame(b, isa, pointers[:count], pointers[count:], memory, scratch, turns, kinds)
     op: Any = node.op
     if isinstance(op, If):
         _choose(frame, by_attribute["then"], by_attribute["otherwise"])

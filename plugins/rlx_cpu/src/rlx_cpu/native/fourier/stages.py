@@ -19,7 +19,9 @@ import numpy as np
 
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, POINTER, VOID, constant, intrinsic, shuffled, splat
+from rlx_cpu.native.llvm.build import I64, POINTER, VOID, shuffled, splat
+from rlx_cpu.native.llvm.ir.assembler import intrinsic
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 
 

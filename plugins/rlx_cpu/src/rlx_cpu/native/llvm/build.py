@@ -14,45 +14,9 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, f16, f32, f64
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.ir.assembler import intrinsic
 from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.llvm.ir.numbers import constant, suffix, width
 from rlx_cpu.native.llvm.sizes import sized
-
-__all__ = [
-    "CACHE_LINE",
-    "CALLED",
-    "I1",
-    "I8",
-    "I16",
-    "I32",
-    "I64",
-    "KERNEL",
-    "OUTER",
-    "POINTER",
-    "VOID",
-    "Variable",
-    "address",
-    "constant",
-    "copy_bytes",
-    "counting",
-    "declare",
-    "fill_bytes",
-    "index",
-    "intrinsic",
-    "least",
-    "masked_load",
-    "masked_store",
-    "memory_type",
-    "most",
-    "prefetch",
-    "register_type",
-    "shuffled",
-    "splat",
-    "starting",
-    "suffix",
-    "width",
-]
 
 I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
@@ -121,14 +85,21 @@ def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, 
     return b, buffers, tid, nthreads
 
 
-def masked_load(b: ir.IRBuilder, place: ir.LlvmValue, type: Any, align: int, mask: ir.LlvmValue) -> ir.LlvmValue:
-    """Consecutive elements; lanes that the mask hides are 0, and their memory is not accessed."""
+def load_lanes(b: ir.IRBuilder, place: ir.LlvmValue, type: Any, align: int, mask: ir.LlvmValue | None) -> ir.LlvmValue:
+    """Consecutive elements; lanes that a mask hides are 0, and their memory is not accessed."""
+    if mask is None:
+        return b.load(place, typ=type, align=align)
     function = declare(b.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type])
     return b.call(function, [place, ir.LlvmConstant(I32, align), mask, constant(type, 0)])
 
 
-def masked_store(b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, align: int, mask: ir.LlvmValue) -> None:
-    """Store consecutive elements; the memory of lanes that the mask hides is not accessed."""
+def store_lanes(
+    b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, align: int, mask: ir.LlvmValue | None
+) -> None:
+    """Store consecutive elements; the memory of lanes that a mask hides is not accessed."""
+    if mask is None:
+        b.store(value, place, align=align)
+        return
     types = [value.type, POINTER, I32, mask.type]
     function = declare(b.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
     b.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
@@ -183,6 +154,11 @@ def address(builder: ir.IRBuilder, base: ir.LlvmValue, nbytes: ir.LlvmValue | Di
     if isinstance(nbytes, int) and nbytes == 0:
         return base
     return builder.moved(base, nbytes if isinstance(nbytes, ir.LlvmValue) else sized(builder, nbytes))
+
+
+def pointer_to(builder: ir.IRBuilder, word: ir.LlvmValue, nbytes: int = 0) -> ir.LlvmValue:
+    """The address in a word, moved by a number of bytes."""
+    return address(builder, builder.inttoptr(word, POINTER), nbytes)
 
 
 def scaled(builder: ir.IRBuilder, index: ir.LlvmValue, factor: Dim) -> ir.LlvmValue:

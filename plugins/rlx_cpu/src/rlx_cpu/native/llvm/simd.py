@@ -17,17 +17,16 @@ from rlx_cpu.native.llvm.build import (
     I64,
     POINTER,
     address,
-    constant,
     counting,
-    declare,
     index,
-    masked_load,
-    masked_store,
+    load_lanes,
     register_type,
     shuffled,
     splat,
-    suffix,
+    store_lanes,
 )
+from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.llvm.ir.numbers import constant, suffix
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import sized
 
@@ -149,10 +148,7 @@ class Simd:
         Args:
             align: Alignment in bytes; by default the element size.
         """
-        align = align or self.itemsize
-        if mask is None:
-            return b.load(pointer, typ=self.vector, align=align)
-        return masked_load(b, pointer, self.vector, align, mask)
+        return load_lanes(b, pointer, self.vector, align or self.itemsize, mask)
 
     def store(
         self,
@@ -163,11 +159,7 @@ class Simd:
         align: int = 0,
     ) -> None:
         """Consecutive elements; lanes that the mask hides stay as they were."""
-        align = align or self.itemsize
-        if mask is None:
-            b.store(value, pointer, align=align)
-        else:
-            masked_store(b, value, pointer, align, mask)
+        store_lanes(b, value, pointer, align or self.itemsize, mask)
 
     def store_spread(
         self,

@@ -8,7 +8,8 @@ from rlx_core.codegen.loops import Reduce
 from rlx_core.codegen.scalars.arithmetic import larger, smaller
 from rlx_core.ir.dtypes import DType
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, constant, shuffled, width
+from rlx_cpu.native.llvm.build import I32, shuffled
+from rlx_cpu.native.llvm.ir.numbers import constant, width
 
 UNROLL = 4
 """Independent accumulators of a reduction along lanes: additions take 3 to 4 cycles and two can start in each."""

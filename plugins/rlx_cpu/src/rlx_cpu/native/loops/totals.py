@@ -47,8 +47,9 @@ class Totals:
         value = splat(b, value, shape.lanes) if shape.is_in_row else value
         before = into.value(b)
         after = combined(b, self.reduce(number), before, value)
-        if shape.is_in_row and (isinstance(position.active, ir.LlvmValue) or position.active < shape.lanes):
-            after = b.select(self.values.memory.mask(position), after, before)
+        mask = self.values.memory.mask(position) if shape.is_in_row else None
+        if mask is not None:
+            after = b.select(mask, after, before)
         into.set(b, after)
 
     def finish(self, number: int, variables: list[Variable]) -> ir.LlvmValue:

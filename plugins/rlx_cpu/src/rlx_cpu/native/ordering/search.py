@@ -12,24 +12,13 @@ from rlx_core.ops.sorting import SearchSorted
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import MOST_PARTS, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import (
-    I1,
-    I32,
-    I64,
-    KERNEL,
-    POINTER,
-    Variable,
-    constant,
-    declare,
-    memory_type,
-    splat,
-    suffix,
-    width,
-)
+from rlx_cpu.native.llvm.build import I1, I32, I64, KERNEL, POINTER, Variable, memory_type, splat
+from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.llvm.ir.numbers import constant, suffix, width
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.ordering.order_keys import key_type, load_keys
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import native, op_of
 
 INTERLEAVED = 16
 """Values whose searches are interleaved: each waits for its own loads only."""
@@ -90,9 +79,7 @@ class Bisection:
 
 def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Blocks of values shared out."""
-    op = node.op
-    assert isinstance(op, SearchSorted), "registered for searches"
-    search = Search.of(op, *(v.type for v in node.present()))
+    search = Search.of(op_of(node, SearchSorted), *(v.type for v in node.present()))
     lines, n, count = search.lines, search.n, search.count
     b = ir.new_function(module, KERNEL, name)
     if lines * count == 0:

@@ -21,7 +21,7 @@ from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, pointer_at
-from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, activation, add
+from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, add
 from rlx_cpu.native.products.gemm_driver import GemmEmitter, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import product_of, sized_product
@@ -63,7 +63,7 @@ def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
             return stages
         function = activation_code(op.activation, simd.dtype)
         assert function is not None, "the row refuses other activations"
-        return stages.then(activation(lambda b, x: function.apply(b, NATIVE, x)[0]), is_long=function.is_long)
+        return stages.then(lambda b, x, _: function.apply(b, NATIVE, x)[0], is_long=function.is_long)
 
     return epilogue
 

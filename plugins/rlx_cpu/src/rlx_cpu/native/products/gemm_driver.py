@@ -15,7 +15,7 @@ from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, 
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.products.entries import b_offset, entry_offset
 from rlx_cpu.native.products.epilogue import GemmEpilogue
-from rlx_cpu.native.products.gemm_common import common_work
+from rlx_cpu.native.products.gemm_common import call_common, kind_of
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_rows import PACKED_STEPS, PackedRows, row_strides
 from rlx_cpu.native.products.gemm_tiles import UNROLL, chains_of
@@ -54,9 +54,9 @@ class GemmEmitter:
             return Emitted(self.name, uses_threads=False)
         buffers, part, parts, thread = b.function.args
         addresses, kernels = self._addresses(b, buffers, thread), self._microkernels()
-        common = common_work(plan)
-        if common is not None:
-            common.call(b, self.name, addresses, part, parts, kernels)
+        kind = kind_of(plan)
+        if kind is not None:
+            call_common(plan, kind, b, addresses, part, parts, kernels)
         else:
             Work(plan, load).items(b, addresses, part, parts, partial(call_function, plan, kernels))
             if plan.is_outer:

@@ -6,7 +6,7 @@ A panel of B holds words `[k, columns]`, columns rounded up to whole vectors and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rlx_core.codegen.cuts import Cut
 from rlx_cpu.native.llvm import ir
@@ -71,12 +71,10 @@ def _copy_lines(
     columns: int,
 ) -> None:
     """A panel of a B whose rows are contiguous, from the vectors that begin with the columns `starts`."""
-    simd, full_words = words.simd, depth // words.per_word
+    simd = words.simd
     is_full = columns % simd.lanes == 0
     inside = [None if is_full else simd.below(b, start, sized(b, columns)) for start in starts]
-    for low, high, is_whole in ((0, full_words, True), (full_words, words.count(depth), False)):
-        if low == high:
-            continue
+    for low, high, is_whole in _word_ranges(words, 0, depth):
         with counting(b, low, high) as k:
             left = offset(b, source, (k, by_k * words.per_word))
             place = offset(b, packed, (k, len(starts) * words.nbytes))
@@ -152,7 +150,7 @@ def pack_rows(
     for k in range(steps):
         left, place = offset(b, source, k * by_k * words.per_word), offset(b, packed, k * width)
         if by_m == words.stored.itemsize:
-            b.store(words.some(b, left, by_k, rows, is_whole=is_whole), place, align=words.itemsize)
+            b.store(words.across(b, left, by_k, count=rows, is_whole=is_whole), place, align=words.itemsize)
         else:
             values = [words.scalar(b, offset(b, left, i * by_m), by_k, is_whole=is_whole) for i in range(rows)]
             for i, value in enumerate(values):
@@ -193,6 +191,13 @@ def copy_row(
             b.store(value, offset(b, place, (full_words, words.itemsize)), align=words.itemsize)
 
 
+def _word_ranges(words: Words, low: int, high: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield the ranges of words of the elements from one to another: of whole words, then of a partial one."""
+    full_end = high // words.per_word
+    ranges = ((low // words.per_word, full_end, True), (full_end, words.count(high), False))
+    return (each for each in ranges if each[0] != each[1])
+
+
 def _gather_steps(
     b: ir.IRBuilder,
     words: Words,
@@ -206,10 +211,7 @@ def _gather_steps(
 ) -> None:
     """Elements of k from one to another, gathered a vector per word; the first is the first of a word."""
     by_k = strides[0]
-    low, full_end, high = steps[0] // words.per_word, steps[1] // words.per_word, words.count(steps[1])
-    for first, end, is_whole in ((low, full_end, True), (full_end, high, False)):
-        if first == end:
-            continue
+    for first, end, is_whole in _word_ranges(words, *steps):
         with counting(b, first, end) as k:
             left = offset(b, source, (k, by_k * words.per_word))
             value = _gather(b, words, left, strides, start, columns, is_whole=is_whole)

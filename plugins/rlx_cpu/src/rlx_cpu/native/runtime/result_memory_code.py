@@ -14,7 +14,8 @@ from typing import Final
 
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, Variable, address, counting, declare, index
+from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, Variable, address, counting, index
+from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.runtime.result_memory_words import (
     BUSY,
     CACHED_NBYTES,

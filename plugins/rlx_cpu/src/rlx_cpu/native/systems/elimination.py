@@ -12,19 +12,11 @@ from rlx_core.codegen.scalars import exponential, wide_exponential
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import (
-    I1,
-    I64,
-    Variable,
-    constant,
-    declare,
-    intrinsic,
-    memory_type,
-    splat,
-    suffix,
-    variable,
-)
+from rlx_cpu.native.llvm.build import I1, I64, Variable, memory_type, splat, variable
 from rlx_cpu.native.llvm.elements import pieces
+from rlx_cpu.native.llvm.ir.assembler import intrinsic
+from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.llvm.ir.numbers import constant, suffix
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
 
