@@ -114,14 +114,8 @@ class Backward:
                 counting(b, 0, positions) as position,
                 counting(b, 0, features) as feature,
             ):
-                place = offset(
-                    b,
-                    start,
-                    (batch, strides.batch),
-                    (head, strides.head),
-                    (position, strides.position),
-                    (feature, strides.feature),
-                )
+                entry = offset(b, start, (batch, strides.batch), (head, strides.head))
+                place = offset(b, entry, (position, strides.position), (feature, strides.feature))
                 plan.stored.store_scalar(b, zero, place)
         if plan.bias is not None:
             clear_bias(b, plan, buffers)
@@ -129,7 +123,7 @@ class Backward:
     def _items(self, b: ir.IRBuilder, arguments: tuple[ir.FunctionArgument, ...]) -> None:
         """A part's share of heads of keys, or of segments of their queries."""
         buffers, part, parts, thread = arguments
-        plan, p, segments = self.plan, self.plan.problem, self.plan.segments
+        plan, p, segments = self.plan, self.plan.problem, self.plan.partition.segments
         products, logits = BackwardProducts(plan, self.name), Logits(plan.placed, plan.simd, buffers)
         count, results = len(plan.layout.operands), len(plan.layout.results)
         read = {position: pointer_at(b, buffers, position) for position in (Q, K, V, DY)}
@@ -178,7 +172,7 @@ class Backward:
         """The blocks of a segment: of some of the query heads that share a head of keys."""
         plan, p = self.plan, self.plan.problem
         members, of_head = p.heads // p.kv_heads, sized(b, plan.partition.blocks)
-        first, last = share(b, members * plan.partition.blocks, segment, sized(b, plan.segments))
+        first, last = share(b, members * plan.partition.blocks, segment, sized(b, plan.partition.segments))
         last_member = b.sdiv(b.add(last, sized(b, plan.partition.blocks - 1)), of_head)
         with counting(b, b.sdiv(first, of_head), last_member) as member:
             skipped = times(b, member, plan.partition.blocks)
@@ -249,7 +243,7 @@ class Backward:
         with counting(b, low, high) as unit:
             key, item = b.srem(unit, sized(b, p.keys)), b.sdiv(unit, sized(b, p.keys))
             kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
-            sums = offset(b, shared, (item, plan.segments * sum(plan.sums.values())))
+            sums = offset(b, shared, (item, plan.partition.segments * sum(plan.sums.values())))
             for position, start, right in ((K, 0, plan.right(Q)), (V, plan.sums["dk"], plan.right(DY))):
                 strides = plan.result(position)
                 out = offset(
@@ -273,12 +267,12 @@ class Backward:
         with counting(b, low, high) as key, counting(b, 0, right.columns, simd.lanes) as column:
             place = offset(b, sums, (key, right.columns * simd.itemsize), (column, simd.itemsize))
             value = simd.load(b, place)
-            if is_known(plan.segments):
-                for segment in range(1, plan.segments):
+            if is_known(plan.partition.segments):
+                for segment in range(1, plan.partition.segments):
                     value = b.fadd(value, simd.load(b, offset(b, place, segment * by_segment)))
             else:
                 total = Variable.of(b, value)
-                with counting(b, 1, plan.segments) as number_of_segment:
+                with counting(b, 1, plan.partition.segments) as number_of_segment:
                     more = simd.load(b, offset(b, place, (number_of_segment, by_segment)))
                     total.set(b, b.fadd(total.value(b), more))
                 value = total.value(b)

@@ -52,11 +52,6 @@ class Logits:
     simd: Simd
     buffers: ir.LlvmValue
 
-    @property
-    def may_hide(self) -> bool:
-        """Whether a row can be left without a visible key."""
-        return self.problem.may_hide
-
     def visible(
         self, b: ir.IRBuilder, first: ir.LlvmValue, rows: ir.LlvmValue | int
     ) -> tuple[ir.LlvmValue, ir.LlvmValue]:

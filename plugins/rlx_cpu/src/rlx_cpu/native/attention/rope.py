@@ -148,12 +148,9 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
         if problem is None or positions is None:
             turn(position)
         else:
-            where = offset(
-                b,
-                pointer_at(b, buffers, POSITIONS),
-                (sequence, positions.strides[0]),
-                (position, positions.strides[1]),
-            )
+            by_sequence, by_position = positions.strides
+            start = pointer_at(b, buffers, POSITIONS)
+            where = offset(b, start, (sequence, by_sequence), (position, by_position))
             status = pointer_at(b, buffers, len(layout.operands) + 1)
             with_index(b, problem, where, index(0), status, turn)
     b.ret_void()

@@ -80,9 +80,7 @@ class LoopFrame:
         count.set(b, remaining)
         with b.if_then(b.icmp_signed("==", remaining, index(0)), likely=False):
             count.set(b, index(self.unasked))
-            ask, record = (
-                b.load(address(b, status, position), typ=I64, align=8) for position in (STATUS_ASK, STATUS_RECORD)
-            )
+            ask, record = (b.load(address(b, status, n), typ=I64, align=8) for n in (STATUS_ASK, STATUS_RECORD))
             with b.if_then(b.icmp_signed("!=", ask, index(0))):
                 answer = b.call(b.inttoptr(ask, POINTER), [record], POLL_FUNCTION)
                 with b.if_then(b.icmp_signed("!=", answer, index(0)), likely=False):

@@ -12,7 +12,6 @@ from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import DType
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (
-    I1,
     I32,
     I64,
     POINTER,
@@ -25,8 +24,8 @@ from rlx_cpu.native.llvm.build import (
     splat,
     store_lanes,
 )
-from rlx_cpu.native.llvm.ir.functions import declare
-from rlx_cpu.native.llvm.ir.numbers import constant, suffix
+from rlx_cpu.native.llvm.ir.assembler import intrinsic
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import sized
 
@@ -108,8 +107,6 @@ class Simd:
         self.nbytes = isa.vector_bytes
         self.element = register_type(dtype)
         self.vector = ir.VectorType(self.element, self.lanes)
-        self.mask = ir.VectorType(I1, self.lanes)
-        self.suffix = suffix(self.vector)
 
     # ------------------------------------------------------------------------------------- values
 
@@ -189,8 +186,7 @@ class Simd:
 
     def multiply_add(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, z: ir.LlvmValue) -> ir.LlvmValue:
         """`x * y + z`, rounded once where the machine can."""
-        function = self.intrinsic(f"llvm.fmuladd.{self.suffix}", self.vector, [self.vector] * 3)
-        return b.call(function, [x, y, z])
+        return intrinsic(b, "llvm.fmuladd", x, y, z)
 
     def maximum(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
         """The larger of two; `y` where `x` is NaN, `x` where `y` is."""
@@ -221,7 +217,3 @@ class Simd:
                 for i in range(middle)
             ]
         return vectors[0]
-
-    def intrinsic(self, name: str, result: ir.Type, operands: Sequence[ir.Type]) -> ir.Function:
-        """An intrinsic, declared on first use."""
-        return declare(self.module, name, result, operands)

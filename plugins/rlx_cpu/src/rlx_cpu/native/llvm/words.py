@@ -11,6 +11,7 @@ from rlx_core.ir.dtypes import DType, bf16, f32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import FLOAT, I16, I32
+from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, offset
@@ -122,5 +123,5 @@ class Words:
             return simd.multiply_add(b, x, y, z)
         pairs = ir.VectorType(I32, simd.lanes)
         name = f"llvm.x86.avx512bf16.dpbf16ps.{8 * simd.nbytes}"
-        function = simd.intrinsic(name, simd.vector, [simd.vector, pairs, pairs])
+        function = declare(b.module, name, simd.vector, [simd.vector, pairs, pairs])
         return b.call(function, [z, b.bitcast(x, pairs), b.bitcast(y, pairs)])

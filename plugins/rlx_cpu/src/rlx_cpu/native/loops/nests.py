@@ -160,9 +160,8 @@ class Loops:
                 ]
                 self._store_all(finish, positions, computed)
             return
-        (position,) = (
-            positions  # one row, or one vector of rows: loop after loop, with kept values in memory between them
-        )
+        # One row, or one vector of rows: loop after loop, with kept values in memory between them.
+        (position,) = positions
         for number, nest in enumerate(self.shape.plan.nests):
             self.memory = self.values.memory = evolve(self.memory, loop=number)
             self.nest(nest, position, block)

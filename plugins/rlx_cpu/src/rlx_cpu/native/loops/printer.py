@@ -13,7 +13,6 @@ from rlx_core.codegen.loops import Bound, Kernel
 from rlx_core.codegen.places import Fault
 from rlx_core.codegen.schedule import schedule
 from rlx_core.ir.dims import DimBinding
-from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
@@ -22,7 +21,6 @@ from rlx_cpu.native.llvm.build import starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.loops.nests import Loops
 from rlx_cpu.native.loops.walk import Shape
-from rlx_cpu.native.scalars.table import NATIVE
 
 
 @frozen
@@ -31,9 +29,6 @@ class LlvmPrinter:
 
     module: ir.Module
     isa: Isa
-
-    def refusal(self, op: Op, dtypes: tuple[DType, ...]) -> str | None:
-        return NATIVE.refusal(op, dtypes)
 
     def print(self, kernel: Kernel, op: Op, name: str, *, in_chunks: bool = False) -> Emitted:
         """The kernel as a function `void name(i8** buffers, i64 tid, i64 nthreads)`, and its prologue if it has one.

@@ -32,10 +32,8 @@ def has_words(node: Node) -> bool:
 def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> KernelForm | None:
     """Finds the form of a sorting of any number of lines, and of lines of any length that are sorted digit by digit."""
     (x,), (lying,) = node.present(), layout.required(0)
-    sorting, known = (
-        Sorting.of(node.op, x.type, node.types[0]),
-        SortProblem.of(node.op, lying.type, layout.results[0].type, isa),
-    )
+    sorting = Sorting.of(node.op, x.type, node.types[0])
+    known = SortProblem.of(node.op, lying.type, layout.results[0].type, isa)
     is_wide = None
     if not is_known(sorting.n):
         is_few = sorting.kept != sorting.n

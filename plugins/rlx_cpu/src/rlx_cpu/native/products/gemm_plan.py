@@ -22,7 +22,7 @@ from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
-from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, chains_of, depth_of, tiles_of
+from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, chains_of, depth_of, grouped, tiles_of
 
 Panels = Literal["ahead", "held", "shared", "packed", "loaded", "direct"]
 """The origin of panels of B: packed when it was bound, before the loop around the product, by all threads before, by each
@@ -226,9 +226,12 @@ class ProductPlan:
 
     @property
     def _blocks(self) -> Blocks:
-        p = self.product
-        return self.symbolic_blocks or blocks(
-            p.entries, p.width, p.n, self.k, self.words.simd.dtype, self.isa, lines=self.lines, run=self.run,
+        if self.symbolic_blocks is not None:
+            return self.symbolic_blocks
+        (rows, panels), dtype = self.tiles, self.words.simd.dtype
+        depth = depth_of(self.k, dtype, self.isa, is_short=rows.pieces == 2, run=self.run)
+        return grouped(
+            self.product.entries, rows, panels, depth, dtype, self.isa,
             packs_rows=self.owns_rows, packs_panels=self.packs_panels,
         )  # fmt: skip
 

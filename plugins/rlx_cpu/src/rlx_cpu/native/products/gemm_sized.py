@@ -68,7 +68,7 @@ ENOUGH_ROWS: Final = 64
 
 _ROWS, _TERMS, _ENTRIES = map(unknown, ("rows", "terms", "entries"))
 DEPTH, TILES, GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
-"""Steps along K in a block, tiles of an item and its panels; set by `ProductCode.call`."""
+"""Steps along K in a block, tiles of an item and its panels; set by `ProductForm.call_of`."""
 
 _BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 

@@ -16,7 +16,7 @@ from rlx_cpu.native.products.entries import entry_offset
 from rlx_cpu.native.products.gemm_item import Item
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.inner_loops import InnerLoops
-from rlx_cpu.native.products.packing import pack_panel
+from rlx_cpu.native.products.packing import PanelPacking
 from rlx_cpu.native.products.panel_load import PanelLoad
 
 
@@ -111,5 +111,4 @@ class Work:
             self.load.emit(b, panel, index(0), source, place)
             return
         p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
-        strides = p.b.by_row, p.b.by_column
-        pack_panel(b, words, source, place, panels, panel, depth=p.k, strides=strides, columns=p.n)
+        PanelPacking(b, words, p.k, (p.b.by_row, p.b.by_column), p.n).pack(source, place, panels, panel)

@@ -104,11 +104,7 @@ class PositionSearch:
     def store(self, best: Best, to: ir.LlvmValue) -> None:
         b, lanes = self.builder, width(best.place)
         type = register_type(self.index, lanes)
-        place = (
-            best.place
-            if type == best.place.type
-            else (b.zext if self.index.itemsize == 8 else b.trunc)(best.place, type)
-        )
+        place = (b.zext if self.index.itemsize == 8 else b.trunc)(best.place, type)
         b.store(place, to, align=self.index.itemsize)
 
     def loop(self, start: Best, first: int, end: int, step: int, source: ir.LlvmValue, pitch: int, places: Any) -> Best:
