@@ -7,6 +7,7 @@ of them where there are enough of those, and otherwise a range of rows, past who
 from __future__ import annotations
 
 from rlx_core.codegen.places import Layout
+from rlx_core.codegen.scalars.arithmetic import of_two
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
@@ -20,7 +21,6 @@ from rlx_cpu.native.llvm.elements import load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import sized
-from rlx_cpu.native.loops.reductions import of_two
 
 UNROLL = 4
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.codegen.loops import Reduce
-from rlx_core.codegen.scalars.arithmetic import larger, smaller
-from rlx_core.ir.dtypes import DType
+from rlx_core.codegen.scalars.arithmetic import of_two
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, shuffled
 from rlx_cpu.native.llvm.ir.numbers import constant, width
@@ -33,15 +32,6 @@ def identity(reduce: Reduce, type: Any) -> ir.LlvmConstant:
 def combined(b: ir.IRBuilder, reduce: Reduce, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
     """Two partial results of a reduction as one."""
     return of_two(b, reduce.combine, reduce.dtype, x, y)
-
-
-def of_two(b: ir.IRBuilder, combine: str, dtype: DType, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
-    """The sum (`sum` or `add`), product (`prod` or `mul`), maximum (`max`) or minimum of two values."""
-    if combine in ("sum", "add"):
-        return b.fadd(x, y) if dtype.is_float else b.add(x, y)
-    if combine in ("prod", "mul"):
-        return b.fmul(x, y) if dtype.is_float else b.mul(x, y)
-    return (larger if combine == "max" else smaller)(b, dtype, x, y)
 
 
 def over_lanes(b: ir.IRBuilder, reduce: Reduce, total: ir.LlvmValue) -> ir.LlvmValue:

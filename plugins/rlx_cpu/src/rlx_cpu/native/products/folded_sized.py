@@ -102,7 +102,8 @@ def product_of(node: Node, lying: Layout) -> MatrixProduct | None:
 
 def product_of_windows(node: Node, layout: Layout) -> MatrixProduct:
     """The product of a layout."""
-    return MatrixProduct.of_axes(*layout.required(0, 1), layout.results[0], op_of(node, FoldedMatMul).axes)
+    a, b = layout.required(0, 1)
+    return MatrixProduct.of_axes(a, b, layout.results[0], op_of(node, FoldedMatMul).axes)
 
 
 def with_images_apart(product: MatrixProduct, images: Dim, stride: int) -> MatrixProduct:

@@ -85,7 +85,8 @@ def sized(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> MatrixForm
         return () if op.region is None else tensors_of(layout, count)
 
     def of_size(layout: Layout) -> MatrixProduct:
-        return MatrixProduct.of_load(*layout.required(0), load, layout.results[0])
+        (x,) = layout.required(0)
+        return MatrixProduct.of_load(x, load, layout.results[0])
 
     keeps_result = len(layout.operands) > count
     return form_of(node, layout, isa, region_after, lying, of_size, keeps_result=keeps_result)
