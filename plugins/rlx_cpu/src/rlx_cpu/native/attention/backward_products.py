@@ -71,8 +71,8 @@ class BackwardProducts:
                         a = offset(b, left, (row, plan.left(position)[0]))
                         right = offset(b, head.memory[packed], (vector, simd.nbytes * depth))
                         place = offset(b, head.memory[block], line, (vector, simd.nbytes))
-                        at, size = (plan.cut.rows, tile), index(depth)
-                        self._call(b, name, at, (plan.cut.panels, panel), a, partial(_always, right), place, size)
+                        row_tile, size = (plan.cut.rows, tile), index(depth)
+                        self._call(b, name, row_tile, (plan.cut.panels, panel), a, partial(_always, right), place, size)
 
     def dq(
         self,

@@ -75,10 +75,10 @@ class _Integers:
                     if p.n % simd.lanes == 0:
                         sums(None)
                         continue
-                    with b.if_else(b.icmp_signed(">=", columns, index(simd.lanes))) as (full, rest):
+                    with b.if_else(b.icmp_signed(">=", columns, index(simd.lanes))) as (full, remainder):
                         with full:
                             sums(None)
-                        with rest:
+                        with remainder:
                             sums(columns)
         b.ret_void()
         parts_of_it = max(1, min(MOST_PARTS, items, products // simd.isa.machine.products.part_products))
