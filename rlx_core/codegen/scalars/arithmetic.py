@@ -47,6 +47,15 @@ def smaller(b: Assembler[V], dtype: DType, x: V, y: V) -> V:
     return _extreme(b, dtype, "<", x, y)
 
 
+def of_two(b: Assembler[V], combine: str, dtype: DType, x: V, y: V) -> V:
+    """The sum (`sum` or `add`), product (`prod` or `mul`), maximum (`max`) or minimum of two values."""
+    if combine in ("sum", "add"):
+        return b.fadd(x, y) if dtype.is_float else b.add(x, y)
+    if combine in ("prod", "mul"):
+        return b.fmul(x, y) if dtype.is_float else b.mul(x, y)
+    return (larger if combine == "max" else smaller)(b, dtype, x, y)
+
+
 def _extreme(b: Assembler[V], dtype: DType, relation: Relation, x: V, y: V) -> V:
     if dtype is bool_:
         return b.or_(x, y) if relation == ">" else b.and_(x, y)

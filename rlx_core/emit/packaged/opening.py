@@ -62,10 +62,8 @@ class DevicePackage:
         texts: dict[str, Text] = {}
         for each in need(row.get("modules"), list, "modules"):
             module = need(each, dict, "a module")
-            source, binary = (
-                need(module.get("source"), int, "a source"),
-                optional(module.get("binary"), int, "a binary"),
-            )
+            source = need(module.get("source"), int, "a source")
+            binary = optional(module.get("binary"), int, "a binary")
             for name in need(module.get("functions"), list, "functions"):
                 texts[need(name, str, "a function")] = Text(source, binary)
         programs = need(row.get("programs"), list, "programs")
@@ -97,8 +95,7 @@ class DevicePackage:
         if text.binary is not None and self.has_binaries:
             try:
                 return driver.build(source, self.blobs.arrays([text.binary])[0].tobytes())
-            except (
-                KernelBuildError
-            ):  # a driver of the same name that refuses these binaries: its compiler builds the source
+            except KernelBuildError:
+                # A driver of the same name that refuses these binaries: its compiler builds the source.
                 return driver.build(source)
         return driver.build(source)

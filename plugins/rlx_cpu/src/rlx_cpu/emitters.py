@@ -11,8 +11,10 @@ that fills it, which imports this one:
 
 from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_cpu.native.contract import Emit, Emitted, Pack, aligned
-from rlx_cpu.native.llvm.build import constant, intrinsic, memory_type, splat, starting, variable
+from rlx_cpu.native.llvm.build import memory_type, splat, starting, variable
 from rlx_cpu.native.llvm.foreign import ForeignFunction, call_foreign
+from rlx_cpu.native.llvm.ir.assembler import intrinsic
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.status import is_lowest, report_lowest
 from rlx_cpu.native.machine import MACHINE

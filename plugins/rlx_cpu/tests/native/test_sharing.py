@@ -17,8 +17,7 @@ from rlx_core.ops.indexing import Gather, ScatterAdd
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.sorting import SearchSorted, Sort
 from rlx_core.ops.structural import Sum, Transpose
-from rlx_cpu.native.attention.backward import attention_backward
-from rlx_cpu.native.attention.forward import attention
+from rlx_cpu.native.attention.attention_rows import attention, attention_backward
 from rlx_cpu.native.indexing.gather import emit_gather
 from rlx_cpu.native.indexing.scatter import emit_scatter
 from rlx_cpu.native.llvm.isa import available

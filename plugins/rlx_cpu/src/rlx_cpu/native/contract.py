@@ -318,6 +318,15 @@ class SizedForm(Protocol):
         """
 
 
+@frozen(eq=False)
+class KernelForm:
+    """A `SizedForm` as its key and two functions."""
+
+    key: str
+    call: Callable[[Layout, DimBinding], Call | None]
+    emit: Callable[[ir.Module, str], Emitted]
+
+
 class EmitSized(Protocol):
     """Finds the form of a step: its node with unknown sizes, where its operands lie for some sizes, and these."""
 

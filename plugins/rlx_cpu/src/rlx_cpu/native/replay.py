@@ -80,11 +80,8 @@ def larger_problems() -> Iterator[Problem]:
 
 
 def products() -> Iterator[Problem]:
-    product, biased, followed = (
-        linalg.mat_mul.op,
-        fused.FusedMatMulBiasAct,
-        fused_matmul_epilogue.FusedMatMulEpilogue,
-    )
+    product, biased = linalg.mat_mul.op, fused.FusedMatMulBiasAct
+    followed = fused_matmul_epilogue.FusedMatMulEpilogue
     for dtype in ("f32", "f64", "f16", "bf16", "i8", "i32"):
         for m, k, n in ((128, 384, 384), (1, 700, 500), (17, 1300, 33)):
             for bound in ((), (1,)):

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar, Unpack
 
 from attrs import evolve
 
+from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op, OpModules
 from rlx_core.pipeline.kernels import Emitting, Kernel, KernelTable, emitter_of
 from rlx_core.pipeline.select.kernels import TraitWords
@@ -28,6 +29,7 @@ STEP_BACK = 100
 """Reduction of the NumPy rows' priority. Native rows have priority 0, so a plugin's row of higher priority precedes them."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_Op = TypeVar("_Op", bound=Op)
 
 
 class NativeTable(KernelTable):
@@ -87,8 +89,7 @@ MODULES: Final = OpModules(
         "rlx_cpu.native.products.gemm_epilogue": "rlx.fused_matmul_epilogue rlx.folded_matmul",
         "rlx_cpu.native.products.gemm_integer": "rlx.matmul",
         "rlx_cpu.native.products.gemm_prologue": "rlx.fused_matmul_prologue",
-        "rlx_cpu.native.attention.forward": "rlx.attention",
-        "rlx_cpu.native.attention.backward": "rlx.attention_backward",
+        "rlx_cpu.native.attention.attention_rows": "rlx.attention rlx.attention_backward",
         "rlx_cpu.native.attention.rope": "rlx.rope rlx.rope_backward",
         "rlx_cpu.native.control.emit": "rlx.if rlx.while rlx.scan",
         "rlx_cpu.native.fourier.transforms": "rlx.fft",
@@ -107,6 +108,12 @@ MODULES: Final = OpModules(
 
 native = NativeTable(MODULES)
 """The rows of this package."""
+
+
+def op_of(node: Node, kind: type[_Op]) -> _Op:
+    """Return the op of a node, of the class that a row is registered for."""
+    assert isinstance(node.op, kind), f"registered for {kind.__name__} alone"
+    return node.op
 
 
 def is_native(kernel: str) -> bool:

@@ -13,8 +13,7 @@ from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import as_results
 from rlx_core.ir.op import Op
 from rlx_core.ops.attention import Attention, AttentionBackward
-from rlx_cpu.native.attention.backward import attention_backward
-from rlx_cpu.native.attention.forward import attention
+from rlx_cpu.native.attention.attention_rows import attention, attention_backward
 from rlx_cpu.native.contract import Emit
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.machine import MACHINE

@@ -17,8 +17,9 @@ from rlx_core.system.locks import Lock
 from rlx_cpu.native import threads
 from rlx_cpu.native.llvm import background, optimise
 from rlx_cpu.native.llvm.background import later, share_out, yielding
-from rlx_cpu.native.llvm.build import DOUBLE, FLOAT, constant
+from rlx_cpu.native.llvm.build import DOUBLE, FLOAT
 from rlx_cpu.native.llvm.ir import Function, FunctionType, IRBuilder, VectorType
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.isa import host_isa
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rlx_cpu.native.llvm import ir, jit, optimise
-from rlx_cpu.native.llvm.build import I64, VOID, counted, variable
+from rlx_cpu.native.llvm.build import I64, VOID, counting, variable
 from rlx_cpu.native.llvm.isa import host_isa
 
 ISA = host_isa()
@@ -59,7 +59,7 @@ def test_branches_loops_and_names_asked_for_twice() -> None:
     module, function, b = built(ir.FunctionType(I64, [I64]))
     total = variable(b, I64)
     b.store(ir.LlvmConstant(I64, 0), total, align=8)
-    with counted(b, ir.LlvmConstant(I64, 0), function.args[0]) as i:
+    with counting(b, 0, function.args[0]) as i:
         is_odd = b.trunc(i, ir.IntType(1))
         with b.if_else(is_odd, likely=False) as (odd, even):
             for side, change in ((odd, ir.LlvmConstant(I64, -1)), (even, i)):

@@ -23,7 +23,7 @@ from rlx_cpu.native.llvm.isa import ISAS, Isa, available
 from rlx_cpu.native.llvm.jit import compile_module
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.llvm.simd import Simd, pointer_at
-from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, activation, add
+from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, add
 from rlx_cpu.native.products.gemm import emit_product, matmul, matmul_bias_activation
 
 SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 47, 48, 49, 100)
@@ -157,8 +157,8 @@ def test_stages_follow_one_another_and_read_rows_with_any_strides(isa: Isa, by_c
 
     def stages(simd: Simd, builder: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
         row = EpilogueOperand(pointer_at(builder, buffers, 2), by_column, f32)
-        halved = activation(lambda b, x: b.fmul(x, simd.constant(0.5)))
-        return GemmEpilogue((halved, add(simd, row))).then(activation(lambda b, x: b.fmul(x, x)))
+        halved = GemmEpilogue().then(lambda b, x, _: b.fmul(x, simd.constant(0.5)))
+        return halved.then(add(simd, row)).then(lambda b, x, _: b.fmul(x, x))
 
     module = new_module("kernel")
     emitted = emit_product(module, layout, isa, "kernel", stages)

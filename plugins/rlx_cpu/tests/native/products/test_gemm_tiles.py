@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from rlx_core.codegen.cuts import cut
-from rlx_core.ir.dtypes import f32, f64
-from rlx_cpu.native.llvm.isa import available
-from rlx_cpu.native.products.gemm_tiles import NARROW, TILES, blocks
+from rlx_core.ir.dtypes import DType, f32, f64
+from rlx_cpu.native.llvm.isa import Isa, available
+from rlx_cpu.native.products.gemm_tiles import NARROW, TILES, Blocks, depth_of, grouped, tiles_of
 
 
 @pytest.mark.parametrize("registers", TILES)
@@ -33,6 +33,11 @@ def test_no_piece_of_several_lengths_is_of_two_of_them() -> None:
     assert (found.pieces, found.each, found.length) == (9, 3, 17)
     assert [found.start(i) for i in range(9)] == [line + part for line in (0, 17, 34) for part in (0, 6, 12)]
     assert [found.size_of(i) for i in range(9)] == [6, 6, 5] * 3
+
+
+def blocks(batch: int, m: int, n: int, k: int, of: DType, isa: Isa) -> Blocks:
+    rows, panels = tiles_of(m, n, of, isa)
+    return grouped(batch, rows, panels, depth_of(k, of, isa, is_short=rows.pieces == 2), of, isa)
 
 
 def test_items_cover_a_product_whatever_its_size() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, KERNEL, address, counted
+from rlx_cpu.native.llvm.build import I64, KERNEL, address, counting
 from rlx_cpu.native.llvm.isa import host_isa
 from rlx_cpu.native.llvm.jit import JitCode, compile_module
 from rlx_cpu.native.llvm.optimise import new_module
@@ -33,7 +33,7 @@ def code() -> JitCode:
     counters = pointer_at(b, function.args[0], 0)
     total = b.alloca(I64)
     b.store(index(0), total, align=8)
-    with counted(b, index(0), index(64)) as i:
+    with counting(b, 0, 64) as i:
         one = b.load(address(b, counters, b.mul(i, index(8))), typ=I64, align=8)
         b.store(b.add(b.load(total, typ=I64, align=8), one), total, align=8)
     b.store(b.load(total, typ=I64, align=8), address(b, counters, 8 * 64), align=8)

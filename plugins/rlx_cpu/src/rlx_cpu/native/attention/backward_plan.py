@@ -129,14 +129,9 @@ class BackwardPlan(AttentionPlan):
         return self.problem.batch * self.problem.kv_heads
 
     @property
-    def segments(self) -> int:
-        """Number of segments of an item."""
-        return self.partition.segments
-
-    @property
     def has_segments(self) -> bool:
         """Whether an item is cut."""
-        return self.segments != 1
+        return self.partition.segments != 1
 
     @property
     def uses_threads(self) -> bool:
@@ -147,12 +142,12 @@ class BackwardPlan(AttentionPlan):
     @property
     def parts(self) -> int:
         """The number of parts into which the work is split; 0 if this is decided per call."""
-        items = self.items * self.segments
+        items = self.items * self.partition.segments
         return max(1, min(MOST_PARTS, items)) if is_known(items) else 0
 
     def is_uniform(self, logits: Logits) -> bool:
         """Return whether a row without a visible key spreads its weight over all of them."""
-        return self.op.empty_row == "uniform" and logits.may_hide
+        return self.op.empty_row == "uniform" and logits.problem.may_hide
 
     # -------------------------------------------------------------------------------------- memory
 
@@ -194,7 +189,7 @@ class BackwardPlan(AttentionPlan):
     @property
     def segment_sums(self) -> int:
         """Bytes in which all segments add up dk and dv, if there are several."""
-        return self.items * self.segments * sum(self.sums.values()) if self.has_segments else 0
+        return self.items * self.partition.segments * sum(self.sums.values()) if self.has_segments else 0
 
     @property
     def logits_nbytes(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 from rlx_core.codegen.cuts import Cut
@@ -70,14 +71,8 @@ class BackwardProducts:
                         a = offset(b, left, (row, plan.left(position)[0]))
                         right = offset(b, head.memory[packed], (vector, simd.nbytes * depth))
                         place = offset(b, head.memory[block], line, (vector, simd.nbytes))
-
-                        def packed_panel(vectors: int, right: ir.LlvmValue = right) -> ir.LlvmValue:
-                            return right
-
-                        size = index(depth)
-                        self._call(
-                            b, name, (plan.cut.rows, tile), (plan.cut.panels, panel), a, packed_panel, place, size
-                        )
+                        row_tile, size = (plan.cut.rows, tile), index(depth)
+                        self._call(b, name, row_tile, (plan.cut.panels, panel), a, partial(_always, right), place, size)
 
     def dq(
         self,
@@ -98,10 +93,7 @@ class BackwardProducts:
                 place = offset(
                     b, head.dq, (start, strides.position), (times(b, vector, plan.cut.lanes), strides.feature)
                 )
-
-                def panel_at(vectors: int, vector: ir.LlvmValue = vector) -> ir.LlvmValue:
-                    return right.panel(b, head.k_ready, vector, index(0), vectors)
-
+                panel_at = partial(right.panel, b, head.k_ready, vector, index(0))
                 self._call(b, "dq", (plan.cut.rows, tile), (right.panels, panel), a, panel_at, place, end)
 
     def add(
@@ -123,10 +115,7 @@ class BackwardProducts:
             with b.if_then(b.icmp_signed("<", key, end)), counting(b, 0, right.panels.pieces) as panel:
                 vector = start_of(b, right.panels, panel)
                 place = offset(b, head.memory[name], (key, right.columns * simd.itemsize), (vector, simd.nbytes))
-
-                def panel_at(vectors: int, vector: ir.LlvmValue = vector) -> ir.LlvmValue:
-                    return right.panel(b, ready, vector, first, vectors)
-
+                panel_at = partial(right.panel, b, ready, vector, first)
                 self._call(b, name, (key_rows, tile), (right.panels, panel), a, panel_at, place, count)
 
     # --------------------------------------------------------------------------------- microkernels
@@ -170,7 +159,7 @@ class BackwardProducts:
         if right is None:
             words, side = plain, Right(vectors * simd.nbytes, simd.nbytes)
         else:
-            words, side = right.words, Right(right.stride(vectors), right.align, right.is_partial, right.makes_words)
+            words, side = right.words, right.right(vectors)
         end = right.features if right is not None and right.is_partial else None
         if columns is not None and columns % simd.lanes:
             end = columns
@@ -199,3 +188,8 @@ class BackwardProducts:
                     a, right(vectors), place, depth, column, is_first=ir.LlvmConstant(I1, 0)
                 )
                 b.call(self._kernels[name][rows, vectors], arguments._replace(pitch=pitch).present)
+
+
+def _always(panel: ir.LlvmValue, vectors: int) -> ir.LlvmValue:
+    """The address of a packed panel, whatever its width."""
+    return panel

@@ -61,7 +61,7 @@ def differentiate_row(
     over(exponentials)
     denominator = simd.reduce(b, total.value(b), "add")
     inverse = b.fdiv(number(simd, 1.0), denominator)
-    if op.empty_row == "zero" and logits.may_hide:
+    if op.empty_row == "zero" and logits.problem.may_hide:
         is_empty = b.fcmp_ordered("==", denominator, number(simd, 0.0))
         inverse = b.select(is_empty, number(simd, 0.0), inverse)
     factor = simd.splat(b, inverse)

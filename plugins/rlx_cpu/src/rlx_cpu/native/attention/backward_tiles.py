@@ -31,39 +31,32 @@ from rlx_cpu.native.llvm.sizes import is_known, sized
 
 
 @frozen(eq=False)
-class Pointers:
-    """Start addresses of the operands and results, by their positions, and the memory shared by threads."""
+class SharedHead:
+    """A head of keys and values, which several query heads may share, with the thread's memory.
 
+    Attributes:
+        operands, results: Start addresses of the operands and results, by their positions.
+        shared: The memory shared by threads.
+    """
+
+    plan: BackwardPlan
     operands: Mapping[int, ir.LlvmValue]
     results: Mapping[int, ir.LlvmValue]
     shared: ir.LlvmValue
-
-    @classmethod
-    def of(cls, b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.LlvmValue) -> Pointers:
-        operands, results = len(plan.layout.operands), len(plan.layout.results)
-        read = {position: pointer_at(b, buffers, position) for position in (Q, K, V, DY)}
-        written = {position: pointer_at(b, buffers, operands + position) for position in (Q, K, V)}
-        return cls(read, written, pointer_at(b, buffers, operands + results))
-
-
-@frozen(eq=False)
-class SharedHead:
-    """A head of keys and values, which several query heads may share, with the thread's memory."""
-
-    pointers: Pointers
     batch: ir.LlvmValue
     kv_head: ir.LlvmValue
     memory: dict[str, ir.LlvmValue]
 
-    def operand(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
+    def operand(self, b: ir.IRBuilder, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
         """Return the start address of a head of an operand."""
-        strides = plan.operand(position)
-        return offset(b, self.pointers.operands[position], (self.batch, strides.batch), (head, strides.head))
+        return self._head(b, self.operands[position], self.plan.operand(position), head)
 
-    def result(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
+    def result(self, b: ir.IRBuilder, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
         """Return the start address of a head of a result."""
-        strides = plan.result(position)
-        return offset(b, self.pointers.results[position], (self.batch, strides.batch), (head, strides.head))
+        return self._head(b, self.results[position], self.plan.result(position), head)
+
+    def _head(self, b: ir.IRBuilder, start: ir.LlvmValue, strides: HeadStrides, head: ir.LlvmValue) -> ir.LlvmValue:
+        return offset(b, start, (self.batch, strides.batch), (head, strides.head))
 
 
 @frozen(eq=False)
@@ -121,14 +114,8 @@ class Backward:
                 counting(b, 0, positions) as position,
                 counting(b, 0, features) as feature,
             ):
-                place = offset(
-                    b,
-                    start,
-                    (batch, strides.batch),
-                    (head, strides.head),
-                    (position, strides.position),
-                    (feature, strides.feature),
-                )
+                entry = offset(b, start, (batch, strides.batch), (head, strides.head))
+                place = offset(b, entry, (position, strides.position), (feature, strides.feature))
                 plan.stored.store_scalar(b, zero, place)
         if plan.bias is not None:
             clear_bias(b, plan, buffers)
@@ -136,10 +123,13 @@ class Backward:
     def _items(self, b: ir.IRBuilder, arguments: tuple[ir.FunctionArgument, ...]) -> None:
         """A part's share of heads of keys, or of segments of their queries."""
         buffers, part, parts, thread = arguments
-        plan, p, segments = self.plan, self.plan.problem, self.plan.segments
+        plan, p, segments = self.plan, self.plan.problem, self.plan.partition.segments
         products, logits = BackwardProducts(plan, self.name), Logits(plan.placed, plan.simd, buffers)
-        pointers = Pointers.of(b, plan, buffers)
-        thread_memory, place = {}, offset(b, pointers.shared, plan.shared, (thread, plan.own))
+        count, results = len(plan.layout.operands), len(plan.layout.results)
+        read = {position: pointer_at(b, buffers, position) for position in (Q, K, V, DY)}
+        written = {position: pointer_at(b, buffers, count + position) for position in (Q, K, V)}
+        shared = pointer_at(b, buffers, count + results)
+        thread_memory, place = {}, offset(b, shared, plan.shared, (thread, plan.own))
         for name, nbytes in plan.memory.items():
             thread_memory[name], place = place, offset(b, place, nbytes)
         with counting(b, *share(b, plan.items * segments, part, parts)) as unit:
@@ -147,20 +137,20 @@ class Backward:
             kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
             memory = dict(thread_memory)
             if plan.has_segments:
-                memory["dk"] = offset(b, pointers.shared, (unit, sum(plan.sums.values())))
+                memory["dk"] = offset(b, shared, (unit, sum(plan.sums.values())))
                 memory["dv"] = offset(b, memory["dk"], plan.sums["dk"])
-            shared_head = SharedHead(pointers, batch, kv_head, memory)
+            shared_head = SharedHead(plan, read, written, shared, batch, kv_head, memory)
             k_ready = self._prepare(b, shared_head)
             self._query_heads(b, shared_head, segment, k_ready, products, logits)
             if not plan.has_segments:
                 for name, position, right in (("dk", K, plan.right(Q)), ("dv", V, plan.right(DY))):
-                    out = shared_head.result(b, plan, position, kv_head)
+                    out = shared_head.result(b, position, kv_head)
                     self._deliver(b, memory[name], out, plan.result(position), right)
 
     def _prepare(self, b: ir.IRBuilder, shared: SharedHead) -> ir.LlvmValue:
         """Pack a head's keys and values, and clear the sums of dk and dv; where the keys are the right side of dq."""
         plan, p, simd, memory = self.plan, self.plan.problem, self.plan.simd, shared.memory
-        keys, values = (shared.operand(b, plan, position, shared.kv_head) for position in (K, V))
+        keys, values = (shared.operand(b, position, shared.kv_head) for position in (K, V))
         for source, name, position, depth in ((keys, "keys", K, p.features), (values, "values", V, p.width)):
             by = (plan.operand(position).feature, plan.operand(position).position)
             pack_head(b, plan.words, source, by, memory[name], plan.cut.panels, depth, p.keys)
@@ -182,15 +172,15 @@ class Backward:
         """The blocks of a segment: of some of the query heads that share a head of keys."""
         plan, p = self.plan, self.plan.problem
         members, of_head = p.heads // p.kv_heads, sized(b, plan.partition.blocks)
-        first, last = share(b, members * plan.partition.blocks, segment, sized(b, plan.segments))
+        first, last = share(b, members * plan.partition.blocks, segment, sized(b, plan.partition.segments))
         last_member = b.sdiv(b.add(last, sized(b, plan.partition.blocks - 1)), of_head)
         with counting(b, b.sdiv(first, of_head), last_member) as member:
             skipped = times(b, member, plan.partition.blocks)
             blocks = most(b, b.sub(first, skipped), index(0)), least(b, b.sub(last, skipped), of_head)
             head = b.add(times(b, shared.kv_head, members), member)
-            q, dy = (shared.operand(b, plan, position, head) for position in (Q, DY))
+            q, dy = (shared.operand(b, position, head) for position in (Q, DY))
             number_of_head = b.add(times(b, shared.batch, p.heads), head)
-            dw = offset(b, shared.pointers.shared, plan.segment_sums, (number_of_head, plan.logits_nbytes))
+            dw = offset(b, shared.shared, plan.segment_sums, (number_of_head, plan.logits_nbytes))
             self._head(
                 b,
                 Head(
@@ -198,7 +188,7 @@ class Backward:
                     head=head,
                     q=q,
                     dy=dy,
-                    dq=shared.result(b, plan, Q, head),
+                    dq=shared.result(b, Q, head),
                     q_ready=plan.right(Q).ready(b, q, shared.memory["q"]),
                     dy_ready=plan.right(DY).ready(b, dy, shared.memory["dy"]),
                     k_ready=k_ready,
@@ -253,7 +243,7 @@ class Backward:
         with counting(b, low, high) as unit:
             key, item = b.srem(unit, sized(b, p.keys)), b.sdiv(unit, sized(b, p.keys))
             kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
-            sums = offset(b, shared, (item, plan.segments * sum(plan.sums.values())))
+            sums = offset(b, shared, (item, plan.partition.segments * sum(plan.sums.values())))
             for position, start, right in ((K, 0, plan.right(Q)), (V, plan.sums["dk"], plan.right(DY))):
                 strides = plan.result(position)
                 out = offset(
@@ -277,12 +267,12 @@ class Backward:
         with counting(b, low, high) as key, counting(b, 0, right.columns, simd.lanes) as column:
             place = offset(b, sums, (key, right.columns * simd.itemsize), (column, simd.itemsize))
             value = simd.load(b, place)
-            if is_known(plan.segments):
-                for segment in range(1, plan.segments):
+            if is_known(plan.partition.segments):
+                for segment in range(1, plan.partition.segments):
                     value = b.fadd(value, simd.load(b, offset(b, place, segment * by_segment)))
             else:
                 total = Variable.of(b, value)
-                with counting(b, 1, plan.segments) as number_of_segment:
+                with counting(b, 1, plan.partition.segments) as number_of_segment:
                     more = simd.load(b, offset(b, place, (number_of_segment, by_segment)))
                     total.set(b, b.fadd(total.value(b), more))
                 value = total.value(b)

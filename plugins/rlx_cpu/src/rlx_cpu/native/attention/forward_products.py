@@ -138,7 +138,7 @@ class ForwardProducts:
         plan, p, simd, right = self._plan, self._plan.problem, self._plan.simd, self._plan.values
         return Microkernel(
             words=plan.words, rows=rows, vectors=vectors, a_strides=(plan.score_nbytes, simd.itemsize),
-            right=Right(right.stride(vectors), right.align, right.is_partial, right.makes_words),
+            right=right.right(vectors),
             result=ResultTile(
                 Words.plain(simd).stored, (plan.sum_nbytes, simd.itemsize), p.width if right.is_partial else None
             ),

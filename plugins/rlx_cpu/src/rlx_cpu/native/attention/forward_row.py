@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 from typing import Self
 
@@ -41,52 +40,40 @@ def weigh_rows(
     count: ir.LlvmValue,
 ) -> None:
     """Scores of a tile and a block of keys into weights; rows' maxima, totals and sums so far are rescaled to match."""
+    simd = plan.simd
+    # Some rows side by side: each step waits for the one before it in its row, and for nothing in the others.
     for first in range(0, tile.rows, INTERLEAVED):
         rows = [index(row) for row in range(first, min(first + INTERLEAVED, tile.rows))]
-        _weigh(b, plan, tile, logits, rows, first_key, count)
-
-
-def _weigh(
-    b: ir.IRBuilder,
-    plan: ForwardPlan,
-    tile: AttentionTile,
-    logits: Logits,
-    rows: Sequence[ir.LlvmValue],
-    first_key: ir.LlvmValue,
-    count: ir.LlvmValue,
-) -> None:
-    """Some rows side by side: each step waits for the one before it in its row, and for nothing in the others."""
-    simd = plan.simd
-    lines = [offset(b, tile.scores, (row, plan.score_nbytes)) for row in rows]
-    largest = [Variable.of(b, simd.constant(-inf)) for _ in rows]
-    with counting(b, 0, count, simd.lanes) as column:
-        for row, line, maximum in zip(rows, lines, largest, strict=True):
-            place = offset(b, line, (column, simd.itemsize))
-            product = simd.load(b, place, align=simd.nbytes)
-            score, _ = logits.at(b, tile.score_rows, row, b.add(first_key, column), product)
-            simd.store(b, score, place, align=simd.nbytes)
-            maximum.set(b, simd.maximum(b, score, maximum.value(b)))
-    pivots = [_Pivot.of(b, plan, tile, row, maximum) for row, maximum in zip(rows, largest, strict=True)]
-    totals = [Variable.of(b, simd.zero) for _ in rows]
-    with counting(b, 0, count, simd.lanes) as column:
-        for line, pivot, total in zip(lines, pivots, totals, strict=True):
-            place = offset(b, line, (column, simd.itemsize))
-            weight = _exp(b, plan, b.fsub(simd.load(b, place, align=simd.nbytes), pivot.value))
-            simd.store(b, weight, place, align=simd.nbytes)
-            total.set(b, b.fadd(total.value(b), weight))
-    for row, pivot, total in zip(rows, pivots, totals, strict=True):
-        added = simd.reduce(b, total.value(b), "add")
-        total_place = offset(b, tile.totals, (row, simd.itemsize))
-        if plan.cut.blocks == 1:
-            b.store(added, total_place, align=simd.itemsize)
-            continue
-        shrink = _exp(b, plan, b.fsub(simd.splat(b, pivot.before), pivot.value))
-        factor = b.extract_element(shrink, ir.LlvmConstant(I32, 0))
-        b.store(b.fadd(b.fmul(simd.load_scalar(b, total_place), factor), added), total_place, align=simd.itemsize)
-        b.store(pivot.now, offset(b, tile.maxima, (row, simd.itemsize)), align=simd.itemsize)
-        with counting(b, 0, plan.cut.output_columns, simd.lanes) as column:
-            place = _sum(b, plan, tile, row, column)
-            simd.store(b, b.fmul(simd.load(b, place, align=simd.nbytes), shrink), place, align=simd.nbytes)
+        lines = [offset(b, tile.scores, (row, plan.score_nbytes)) for row in rows]
+        largest = [Variable.of(b, simd.constant(-inf)) for _ in rows]
+        with counting(b, 0, count, simd.lanes) as column:
+            for row, line, maximum in zip(rows, lines, largest, strict=True):
+                place = offset(b, line, (column, simd.itemsize))
+                product = simd.load(b, place, align=simd.nbytes)
+                score, _ = logits.at(b, tile.score_rows, row, b.add(first_key, column), product)
+                simd.store(b, score, place, align=simd.nbytes)
+                maximum.set(b, simd.maximum(b, score, maximum.value(b)))
+        pivots = [_Pivot.of(b, plan, tile, row, maximum) for row, maximum in zip(rows, largest, strict=True)]
+        totals = [Variable.of(b, simd.zero) for _ in rows]
+        with counting(b, 0, count, simd.lanes) as column:
+            for line, pivot, total in zip(lines, pivots, totals, strict=True):
+                place = offset(b, line, (column, simd.itemsize))
+                weight = _exp(b, plan, b.fsub(simd.load(b, place, align=simd.nbytes), pivot.value))
+                simd.store(b, weight, place, align=simd.nbytes)
+                total.set(b, b.fadd(total.value(b), weight))
+        for row, pivot, total in zip(rows, pivots, totals, strict=True):
+            added = simd.reduce(b, total.value(b), "add")
+            total_place = offset(b, tile.totals, (row, simd.itemsize))
+            if plan.cut.blocks == 1:
+                b.store(added, total_place, align=simd.itemsize)
+                continue
+            shrink = _exp(b, plan, b.fsub(simd.splat(b, pivot.before), pivot.value))
+            factor = b.extract_element(shrink, ir.LlvmConstant(I32, 0))
+            b.store(b.fadd(b.fmul(simd.load_scalar(b, total_place), factor), added), total_place, align=simd.itemsize)
+            b.store(pivot.now, offset(b, tile.maxima, (row, simd.itemsize)), align=simd.itemsize)
+            with counting(b, 0, plan.cut.output_columns, simd.lanes) as column:
+                place = _sum(b, plan, tile, row, column)
+                simd.store(b, b.fmul(simd.load(b, place, align=simd.nbytes), shrink), place, align=simd.nbytes)
 
 
 @frozen(eq=False)
@@ -114,7 +101,7 @@ def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, logits
     with counting(b, 0, tile.rows) as row:
         total = simd.load_scalar(b, offset(b, tile.totals, (row, simd.itemsize)))
         inverse = b.fdiv(number(simd, 1.0), total)
-        if p.keys == 0 or (op.empty_row != "nan" and logits.may_hide):
+        if p.keys == 0 or (op.empty_row != "nan" and logits.problem.may_hide):
             is_empty = b.fcmp_ordered("==", total, number(simd, 0.0))
             if op.empty_row == "uniform" and not is_known(p.keys):
                 raise Unsized("the number of keys, whose mean is taken")

@@ -13,7 +13,8 @@ from rlx_cpu.native.llvm.cuts import start_of
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.words import Words
-from rlx_cpu.native.products.packing import copy_row, pack_panel
+from rlx_cpu.native.products.microkernel import Right
+from rlx_cpu.native.products.packing import PanelPacking, copy_row
 
 FAR_NBYTES: Final = 1024
 """Bytes from a position to the next from which a head is packed where it is not known how many there are."""
@@ -81,9 +82,10 @@ class ByPosition:
         """Bytes from a position to the next in a panel of so many vectors."""
         return self.strides.position if self.is_direct else vectors * self.simd.nbytes
 
-    @property
-    def align(self) -> int:
-        return self.words.stored.itemsize if self.is_direct else self.simd.nbytes
+    def right(self, vectors: int) -> Right:
+        """Return its layout in a panel of so many vectors."""
+        align = self.words.stored.itemsize if self.is_direct else self.simd.nbytes
+        return Right(self.stride(vectors), align, self.is_partial, self.makes_words)
 
     def ready(self, b: ir.IRBuilder, head: ir.LlvmValue, memory: ir.LlvmValue) -> ir.LlvmValue:
         """The head where products read it; packed into `memory` if need be."""
@@ -114,9 +116,9 @@ def pack_head(
     columns: int,
 ) -> None:
     """A matrix `[depth, columns]` with any strides as panels."""
+    packing = PanelPacking(b, words, depth, strides, columns)
     with counting(b, 0, panels.pieces) as panel:
-        place = offset(b, packed, (start_of(b, panels, panel), words.nbytes * depth))
-        pack_panel(b, words, source, place, panels, panel, depth=depth, strides=strides, columns=columns)
+        packing.pack(source, offset(b, packed, (start_of(b, panels, panel), words.nbytes * depth)), panels, panel)
 
 
 def copy_rows(

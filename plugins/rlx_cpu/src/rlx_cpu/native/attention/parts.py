@@ -16,7 +16,8 @@ from rlx_core.ir.graph import Node
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, constant, least, register_type
+from rlx_cpu.native.llvm.build import I32, I64, least, register_type
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.llvm.stored import Stored
@@ -50,11 +51,6 @@ class Logits:
     problem: PlacedAttention
     simd: Simd
     buffers: ir.LlvmValue
-
-    @property
-    def may_hide(self) -> bool:
-        """Whether a row can be left without a visible key."""
-        return self.problem.may_hide
 
     def visible(
         self, b: ir.IRBuilder, first: ir.LlvmValue, rows: ir.LlvmValue | int

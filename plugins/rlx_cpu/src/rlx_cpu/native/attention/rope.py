@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx_core.codegen.attention import HeadStrides
 from rlx_core.codegen.indexing import Indexing, fault_of
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Node
@@ -20,29 +21,10 @@ from rlx_cpu.native.llvm.build import I32, address, shuffled, starting
 from rlx_cpu.native.llvm.elements import held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import native, op_of
 
 X, COS, SIN, POSITIONS = range(4)
 """The operands."""
-
-
-@frozen
-class Heads:
-    """Byte strides of an operand or result of any layout, with separate strides of heads and features."""
-
-    place: Place
-    batch: int
-    position: int
-    head: int
-    feature: int
-
-    @classmethod
-    def of(cls, place: Place, op: Rotation) -> Heads:
-        batch, *middle, feature = place.strides
-        if op.layout == "bsd":
-            return cls(place, batch, middle[0], op.head_dim * feature, feature)
-        head, position = middle if op.layout == "bhsd" else reversed(middle)
-        return cls(place, batch, position, head, feature)
 
 
 @frozen(eq=False)
@@ -50,7 +32,8 @@ class Turner:
     """Code that rotates the features of one head.
 
     Attributes:
-        x, y: The operand and the result.
+        x, y: The operand and the result; features of the result are contiguous.
+        by_feature: Bytes from a feature of the operand to the next.
         tables: cos and sin.
         sign: Sign of the sine; -1 is the inverse rotation.
     """
@@ -58,21 +41,22 @@ class Turner:
     builder: ir.IRBuilder
     isa: Isa
     op: Rotation
-    x: Heads
-    y: Heads
+    x: Place
+    y: Place
+    by_feature: int
     tables: tuple[Place, Place]
     sign: int
 
     def head(self, source: ir.LlvmValue, to: ir.LlvmValue, rows: Sequence[ir.LlvmValue]) -> None:
         """One head of one position, with its rows of the tables."""
-        pairs, lanes = self.op.pairs, self.isa.lanes(self.x.place.type.dtype.accumulator)
+        pairs, lanes = self.op.pairs, self.isa.lanes(self.x.type.dtype.accumulator)
         full_pairs = pairs // lanes * lanes
         with counting(self.builder, 0, full_pairs, lanes) as pair:
             self._turn(source, to, rows, pair, lanes)
         for start, count in pieces(full_pairs, pairs, lanes):
             self._turn(source, to, rows, index(start), count)
         with counting(self.builder, 2 * pairs, self.op.head_dim) as feature:
-            self._write(to, feature, self._read(self.x.place, source, self.x.feature, feature, 1))
+            self._write(to, feature, self._read(self.x, source, self.by_feature, feature, 1))
 
     def _turn(
         self, source: ir.LlvmValue, to: ir.LlvmValue, rows: Sequence[ir.LlvmValue], pair: ir.LlvmValue, lanes: int
@@ -85,9 +69,9 @@ class Turner:
             sin = b.fneg(sin)
         if self.op.style == "half":
             second = b.add(pair, index(self.op.pairs))
-            x1, x2 = (self._read(self.x.place, source, self.x.feature, first, lanes) for first in (pair, second))
+            x1, x2 = (self._read(self.x, source, self.by_feature, first, lanes) for first in (pair, second))
         else:
-            both = self._read(self.x.place, source, self.x.feature, b.mul(pair, index(2)), 2 * lanes)
+            both = self._read(self.x, source, self.by_feature, b.mul(pair, index(2)), 2 * lanes)
             x1, x2 = (self._chosen(both, list(range(k, 2 * lanes, 2))) for k in (0, 1))
         y1 = b.fsub(b.fmul(x1, cos), b.fmul(x2, sin))
         y2 = b.fadd(b.fmul(x2, cos), b.fmul(x1, sin))
@@ -125,22 +109,21 @@ class Turner:
         return elements
 
     def _write(self, to: ir.LlvmValue, number: ir.LlvmValue, value: ir.LlvmValue) -> None:
-        dtype = self.y.place.type.dtype
+        dtype = self.y.type.dtype
         store_elements(self.builder, self.isa, dtype, value, offset(self.builder, to, (number, dtype.itemsize)))
 
 
 def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Rotate pairs of features by the angle of their position, for all heads."""
-    op = node.op
-    assert isinstance(op, Rotation), "registered for rotations"
+    op = op_of(node, Rotation)
     x, cos, sin = layout.required(X, COS, SIN)
     positions = (*layout.operands, None)[POSITIONS]  # may be absent, or not even be an operand
     result = layout.results[0]
-    read, written = Heads.of(x, op), Heads.of(result, op)
-    assert written.feature == result.type.dtype.itemsize, "a result is a buffer of its own"
     shape = result.type.static_shape
     batch, seq = shape[0], shape[2 if op.layout == "bhsd" else 1]
     heads = shape[2] // op.head_dim if op.layout == "bsd" else shape[1 if op.layout == "bhsd" else 2]
+    read, written = (HeadStrides.of(place, op.layout, heads) for place in (x, result))
+    assert written.feature == result.type.dtype.itemsize, "a result is a buffer of its own"
     b, buffers, tid, nthreads = starting(module, name)
     problem = None
     if positions is not None:
@@ -148,7 +131,7 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     if not batch * seq:
         b.ret_void()
         return Emitted(name, uses_threads=False)
-    turner = Turner(b, isa, op, read, written, (cos, sin), -1 if isinstance(op, RopeBackward) else 1)
+    turner = Turner(b, isa, op, x, result, read.feature, (cos, sin), -1 if isinstance(op, RopeBackward) else 1)
     pointers = [pointer_at(b, buffers, k) for k in (X, COS, SIN)]
     result_at = pointer_at(b, buffers, len(layout.operands))
     low, high = share(b, batch * seq, tid, nthreads)
@@ -165,12 +148,9 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
         if problem is None or positions is None:
             turn(position)
         else:
-            where = offset(
-                b,
-                pointer_at(b, buffers, POSITIONS),
-                (sequence, positions.strides[0]),
-                (position, positions.strides[1]),
-            )
+            by_sequence, by_position = positions.strides
+            start = pointer_at(b, buffers, POSITIONS)
+            where = offset(b, start, (sequence, by_sequence), (position, by_position))
             status = pointer_at(b, buffers, len(layout.operands) + 1)
             with_index(b, problem, where, index(0), status, turn)
     b.ret_void()

@@ -216,10 +216,8 @@ class Body:
             return address(b, inputs[alias.root], alias.byte_offset)
         if alias.root in self.constants:
             return address(b, self.constants[alias.root], alias.byte_offset)
-        slot = self.lir.slots.get(alias.root)
-        return (
-            memory.arena if slot is None else address(b, memory.arena, slot.offset + alias.byte_offset)
-        )  # without elements
+        slot = self.lir.slots.get(alias.root)  # `None` for a value without elements
+        return memory.arena if slot is None else address(b, memory.arena, slot.offset + alias.byte_offset)
 
     def _addresses(self) -> Iterator[tuple[int, Alias]]:
         """Each word that is the address of an operand or a result, and where that lies."""

@@ -33,7 +33,7 @@ from rlx_cpu.native.contract import (
 from rlx_cpu.native.control.bodies import Body, BodyMemory, move, whole
 from rlx_cpu.native.control.making import Bodies, InputOrigin
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, Variable, address, counted
+from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, Variable, address, counting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import index, pointer_at
 from rlx_cpu.native.table import native
@@ -54,9 +54,14 @@ class LoopFrame:
     results: Sequence[ir.LlvmValue]
     memory: BodyMemory
     aside: ir.LlvmValue
-    status: ir.LlvmValue | None
     unasked: int
     kinds: Mapping[Fault, int]
+
+    @property
+    def status(self) -> ir.LlvmValue:
+        """The step's status words."""
+        assert self.memory.status is not None, "who holds a fault, or a loop that asks, has some"
+        return self.memory.status
 
     def run(self, body: Body) -> None:
         """Run a body, and hand on its faults: the first one stays, but for a loop's that was left."""
@@ -69,16 +74,13 @@ class LoopFrame:
         if not self.unasked:
             return
         b, status = self.b, self.status
-        assert status is not None, "who asks has status words"
         with b.goto_entry_block():
             count = Variable.of(b, index(self.unasked))
         remaining = b.sub(count.value(b), index(1))
         count.set(b, remaining)
         with b.if_then(b.icmp_signed("==", remaining, index(0)), likely=False):
             count.set(b, index(self.unasked))
-            ask, record = (
-                b.load(address(b, status, position), typ=I64, align=8) for position in (STATUS_ASK, STATUS_RECORD)
-            )
+            ask, record = (b.load(address(b, status, n), typ=I64, align=8) for n in (STATUS_ASK, STATUS_RECORD))
             with b.if_then(b.icmp_signed("!=", ask, index(0))):
                 answer = b.call(b.inttoptr(ask, POINTER), [record], POLL_FUNCTION)
                 with b.if_then(b.icmp_signed("!=", answer, index(0)), likely=False):
@@ -88,14 +90,12 @@ class LoopFrame:
     def leave_if_left(self, left: ir.Block) -> None:
         """Go to `left` if a loop inside was left."""
         b, status = self.b, self.status
-        assert status is not None, "who holds a loop that asks has status words"
         with b.if_then(b.icmp_signed("==", b.load(status, typ=I64, align=8), index(STATUS_LEFT)), likely=False):
             b.branch(left)
 
     def _report(self, words: ir.LlvmValue, before: int) -> None:
         """Hand on the status words of a step, whose kinds of faults come after so many others."""
         b, status = self.b, self.status
-        assert status is not None, "who holds a fault has one"
         kind = b.load(words, typ=I64, align=8)
         with b.if_then(b.icmp_signed("!=", kind, index(0)), likely=False):
             was_left = b.icmp_signed("<", kind, index(0))
@@ -167,7 +167,7 @@ def emit_control(
     memory = BodyMemory(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
     # Iterations between two polls: about `POLL_US` of work, however short an iteration is estimated to be.
     turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0
-    frame = LoopFrame(b, isa, pointers[:count], pointers[count:], memory, scratch, status, turns, kinds)
+    frame = LoopFrame(b, isa, pointers[:count], pointers[count:], memory, scratch, turns, kinds)
     op: Any = node.op
     if isinstance(op, If):
         _choose(frame, by_attribute["then"], by_attribute["otherwise"])
@@ -268,7 +268,7 @@ def _step_through(f: LoopFrame, op: Scan, body: Body) -> None:
     _enter(f, op.carries, body)
     body.begin(b, f.memory, inputs)
     left = b.append_basic_block("left")
-    with counted(b, index(0), index(op.length)) as turn:
+    with counting(b, 0, op.length) as turn:
         t = b.sub(index(op.length - 1), turn) if op.reverse else turn
         for number, value in enumerate(body.lir.graph.inputs[first:], first):
             inputs[number] = address(b, f.operands[number], b.mul(t, index(value.type.static_nbytes)))

@@ -19,7 +19,9 @@ import numpy as np
 
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, POINTER, VOID, constant, intrinsic, shuffled, splat
+from rlx_cpu.native.llvm.build import I64, POINTER, VOID, shuffled, splat
+from rlx_cpu.native.llvm.ir.assembler import intrinsic
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 
 
@@ -205,9 +207,8 @@ class Stages:
         """The transform of four elements."""
         even, odd = self._sum(b, x[0], x[2]), self._sum(b, x[1], x[3])
         delta_even, delta_odd = self._difference(b, x[0], x[2]), self._difference(b, x[1], x[3])
-        minus = Number(
-            b.fadd(delta_even.re, delta_odd.im), b.fsub(delta_even.im, delta_odd.re)
-        )  # delta_even - i·delta_odd
+        # delta_even - i·delta_odd, and with a plus.
+        minus = Number(b.fadd(delta_even.re, delta_odd.im), b.fsub(delta_even.im, delta_odd.re))
         plus = Number(b.fsub(delta_even.re, delta_odd.im), b.fadd(delta_even.im, delta_odd.re))
         first, third = (plus, minus) if self.is_inverse else (minus, plus)
         return [self._sum(b, even, odd), first, self._difference(b, even, odd), third]
@@ -218,11 +219,8 @@ class Stages:
         return [y[0], *(self._product(b, v, w) for v, w in zip(y[1:], roots, strict=True))]
 
     def _product(self, b: ir.IRBuilder, x: Number, w: Number) -> Number:
-        re = self._multiply_add(b, x.re, w.re, b.fneg(b.fmul(x.im, w.im)))
-        return Number(re, self._multiply_add(b, x.re, w.im, b.fmul(x.im, w.re)))
-
-    def _multiply_add(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, z: ir.LlvmValue) -> ir.LlvmValue:
-        return intrinsic(b, "llvm.fmuladd", x, y, z)
+        re = intrinsic(b, "llvm.fmuladd", x.re, w.re, b.fneg(b.fmul(x.im, w.im)))
+        return Number(re, intrinsic(b, "llvm.fmuladd", x.re, w.im, b.fmul(x.im, w.re)))
 
     def _sum(self, b: ir.IRBuilder, x: Number, y: Number) -> Number:
         return Number(b.fadd(x.re, y.re), b.fadd(x.im, y.im))

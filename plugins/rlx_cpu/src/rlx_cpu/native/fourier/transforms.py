@@ -20,7 +20,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import KERNEL, register_type
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import native, op_of
 
 SMALLEST: Final = 8
 """Elements whose quarter is a vector of two."""
@@ -31,8 +31,7 @@ LARGEST: Final = 1 << 16
 
 @condition(f"one axis, the last, and a power of two from {SMALLEST} to {LARGEST} of elements on it")
 def is_power_of_two(node: Node) -> bool:
-    (x,), op = node.present(), node.op
-    assert isinstance(op, Fft), "registered for it alone"
+    (x,), op = node.present(), op_of(node, Fft)
     if len(op.axes) != 1 or normalize_axis(op.axes[0], x.ndim) != x.ndim - 1:
         return False
     n = x.shape[-1]
@@ -71,8 +70,7 @@ class TransformRows:
 @native.register(Fft, dtypes="c64 c128", when=is_power_of_two, in_place=(0,), accepts_strides=False, name="transform")
 def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Radix-4 stages, and one radix-2 stage if the length is no power of four, with two per-thread buffers."""
-    op, rows = node.op, TransformRows.of(layout.results[0].type)
-    assert isinstance(op, Fft), "registered for it alone"
+    op, rows = op_of(node, Fft), TransformRows.of(layout.results[0].type)
     element = register_type(rows.dtype)
     lanes = min(isa.lanes(rows.dtype), rows.n // 4)
     kind = np.float32 if rows.dtype is f32 else np.float64

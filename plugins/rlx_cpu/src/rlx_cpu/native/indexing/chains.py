@@ -17,10 +17,11 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import frozen
 from rlx_cpu.native.indexing.indexed import with_index
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CACHE_LINE, I32, I64, Variable, address, constant, fill_bytes, prefetch
+from rlx_cpu.native.llvm.build import CACHE_LINE, I32, I64, Variable, address, fill_bytes, prefetch
 from rlx_cpu.native.llvm.elements import held_type, load_elements, pieces, store_elements
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
+from rlx_cpu.native.llvm.nontemporal import either_way, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, share
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.machine import CpuMachine
@@ -142,12 +143,9 @@ class Chains:
             for total, (first, lanes) in zip(totals, vectors, strict=True):
                 new = load_elements(b, self.isa, self.dtype, address(b, update, first * size), lanes)
                 total.set(b, (b.fadd if self.dtype.is_float else b.add)(total.value(b), new))
-        for total, (first, lanes) in zip(totals, vectors, strict=True):
+        for total, (first, _) in zip(totals, vectors, strict=True):
             value, place = total.value(b), offset(b, to, (column, size), first * size)
-            if self.is_nontemporal and lanes * size == self.isa.vector_bytes:
-                store_nontemporal(b, value, place)
-            else:
-                store_elements(b, self.isa, self.dtype, value, place)
+            store_elements(b, self.isa, self.dtype, value, place, is_nontemporal=self.is_nontemporal)
 
     @contextmanager
     def _chained(self, n: ir.LlvmValue) -> Iterator[ir.LlvmValue]:

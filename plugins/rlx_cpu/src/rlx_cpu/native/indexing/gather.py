@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.indexing import Gather
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.contract import Call, Emitted, KernelForm
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address, least, starting
@@ -25,7 +25,7 @@ from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.movement.mover import WIDEST
 from rlx_cpu.native.movement.mover_rows import Rows
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import native, op_of
 
 TABLE, INDICES, RESULT, STATUS = range(4)
 """The buffers."""
@@ -127,17 +127,14 @@ def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
 
 def write_gather(module: ir.Module, node: Node, problem: Indexing, isa: Isa, name: str) -> None:
     """Add the function that copies rows, which have bytes."""
-    op = node.op
-    assert isinstance(op, Gather), "registered for gathers"
     builder, buffers, tid, nthreads = starting(module, name)
-    Reader(builder, isa, problem, node.types[0].dtype, op.fill, buffers).read(tid, nthreads)
+    Reader(builder, isa, problem, node.types[0].dtype, op_of(node, Gather).fill, buffers).read(tid, nthreads)
     builder.ret_void()
 
 
 def problem_of(node: Node, table: TensorType, indices: TensorType) -> Indexing:
     """Return the indexing problem of a gather from a table, for known or unknown sizes."""
-    op = node.op
-    assert isinstance(op, Gather), "registered for gathers"
+    op = op_of(node, Gather)
     return Indexing.of(table, indices, op.axis, op.batch_dims, op.oob)
 
 
@@ -150,40 +147,23 @@ def uses_threads(layout: Layout, isa: Isa) -> bool:
     return layout.results[0].type.static_nbytes >= isa.machine.serial_nbytes
 
 
-@frozen(eq=False)
-class GatherForm:
-    """A gather for all sizes, of rows that are known.
-
-    Attributes:
-        node: With unknown sizes.
-    """
-
-    node: Node
-    problem: Indexing
-    isa: Isa
-
-    @property
-    def key(self) -> str:
-        return f"{self.node.op!r} {self.node.types[0].dtype} {self.problem!r}"
-
-    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
-        """See `SizedForm.call`."""
-        table, indices = layout.required()
-        known = problem_of(self.node, table.type, indices.type)
-        if known.oob != self.problem.oob or not layout.results[0].type.nbytes:
-            return None  # of no bytes, indices are only checked
-        return Call(sizes, fault=named_fault(self.node, known), uses_threads=uses_threads(layout, self.isa))
-
-    def emit(self, module: ir.Module, name: str) -> Emitted:
-        """See `SizedForm.emit`."""
-        write_gather(module, self.node, self.problem, self.isa, name)
-        return Emitted(name, fault=named_fault(self.node, self.problem))
-
-
-def sized_gather(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> GatherForm | None:
-    """Finds the form of a gather."""
+def sized_gather(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> KernelForm | None:
+    """Finds the form of a gather, of rows whose length is known."""
     problem = problem_of(node, *(value.type for value in node.present()))
-    return GatherForm(node, problem, isa) if is_known(problem.inner) and problem.inner else None
+    if not is_known(problem.inner) or not problem.inner:
+        return None
+
+    def call(layout: Layout, sizes: DimBinding) -> Call | None:
+        known = problem_of(node, *(place.type for place in layout.required()))
+        if known.oob != problem.oob or not layout.results[0].type.nbytes:
+            return None  # of no bytes, indices are only checked
+        return Call(sizes, fault=named_fault(node, known), uses_threads=uses_threads(layout, isa))
+
+    def emit(module: ir.Module, name: str) -> Emitted:
+        write_gather(module, node, problem, isa, name)
+        return Emitted(name, fault=named_fault(node, problem))
+
+    return KernelForm(f"{node.op!r} {node.types[0].dtype} {problem!r}", call, emit)
 
 
 native.register(Gather, priority=-1, accepts_strides=False, name="gather", sized=sized_gather)(emit_gather)

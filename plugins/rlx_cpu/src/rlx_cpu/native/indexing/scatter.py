@@ -6,9 +6,8 @@ of them where there are enough of those, and otherwise a range of rows, past who
 
 from __future__ import annotations
 
-from rlx_core.codegen.indexing import Indexing
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.scalars.arithmetic import larger, smaller
+from rlx_core.codegen.scalars.arithmetic import of_two
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
@@ -37,21 +36,17 @@ class Writer:
     buffers: ir.LlvmValue
 
     @property
-    def problem(self) -> Indexing:
-        return self.plan.problem
-
-    @property
     def blocks(self) -> int:
         """Blocks of columns."""
         return -(-self.plan.inner // self.cut.block)
 
     def write(self, tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> None:
         if self.cut.shares_rows:
-            low, high = share(self.builder, self.problem.size, tid, nthreads)
-            with counting(self.builder, 0, self.problem.lines) as line:
+            low, high = share(self.builder, self.plan.problem.size, tid, nthreads)
+            with counting(self.builder, 0, self.plan.problem.lines) as line:
                 self._part(line, 0, self.plan.inner, (low, high))
             return
-        low, high = share(self.builder, self.problem.lines * self.blocks, tid, nthreads)
+        low, high = share(self.builder, self.plan.problem.lines * self.blocks, tid, nthreads)
         b, left = self.builder, self.plan.inner % self.cut.block
         with counting(b, low, high) as unit:
             block, line = b.urem(unit, index(self.blocks)), b.udiv(unit, index(self.blocks))
@@ -69,7 +64,7 @@ class Writer:
         self, line: ir.LlvmValue, start: ir.LlvmValue | int, width: int, rows: tuple[ir.LlvmValue, ir.LlvmValue] | None
     ) -> None:
         """A block of columns of one table, or a range of its rows."""
-        b, problem, size = self.builder, self.problem, self.plan.dtype.itemsize
+        b, problem, size = self.builder, self.plan.problem, self.plan.dtype.itemsize
         operands = 3 if self.plan.is_started else 2
         first = b.mul(start, index(size)) if isinstance(start, ir.LlvmValue) else index(start * size)
         table = result = offset(b, pointer_at(b, self.buffers, operands), (line, problem.size * self.plan.row), first)
@@ -187,17 +182,8 @@ class Writer:
         old = load_elements(b, self.isa, self.plan.accumulator, place, lanes)
         update = load_elements(b, self.isa, self.plan.dtype, address(b, new, start * self.plan.dtype.itemsize), lanes)
         store_elements(
-            b, self.isa, self.plan.accumulator, combined(b, self.plan.mode, self.plan.accumulator, old, update), place
+            b, self.isa, self.plan.accumulator, of_two(b, self.plan.mode, self.plan.accumulator, old, update), place
         )
-
-
-def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.LlvmValue, new: ir.LlvmValue) -> ir.LlvmValue:
-    """An element and an update as one."""
-    if mode == "add":
-        return b.fadd(old, new) if dtype.is_float else b.add(old, new)
-    if mode == "mul":
-        return b.fmul(old, new) if dtype.is_float else b.mul(old, new)
-    return (larger if mode == "max" else smaller)(b, dtype, old, new)
 
 
 def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:

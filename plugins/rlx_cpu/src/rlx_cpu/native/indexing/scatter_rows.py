@@ -6,14 +6,13 @@ from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scalars.table import DTYPES
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
-from rlx_core.ir.op import Op
 from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.kernels import condition
-from rlx_core.system.records import evolve, frozen
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_core.system.records import evolve
+from rlx_cpu.native.contract import Call, Emitted, KernelForm
 from rlx_cpu.native.indexing.scatter import emit_scatter, write_scatter
-from rlx_cpu.native.indexing.scatter_plan import ScatterCut, Scattering, mode_of
+from rlx_cpu.native.indexing.scatter_plan import Scattering, mode_of
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
@@ -29,57 +28,33 @@ def is_combined(node: Node) -> bool:
     return mode == "set" or (dtype.component in DTYPES and not (mode == "mul" and dtype.is_complex))
 
 
-@frozen(eq=False)
-class ScatterForm:
-    """A scatter for all sizes, with known row lengths.
+def sized_scatter(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> KernelForm | None:
+    """Finds the form of a scatter of rows whose length is known, with the partition of these sizes."""
+    indices, machine = list(node.present())[-1].type, isa.machine
 
-    Attributes:
-        cut: Partition of the first size.
-    """
+    def of_size(layout: Layout) -> Scattering:
+        (indices,) = layout.required(-1)
+        return Scattering.of(node.op, len(layout.operands), layout.results[0].type, indices.type)
 
-    plan: Scattering
-    cut: ScatterCut
-    op: Op
-    isa: Isa
-
-    @property
-    def key(self) -> str:
-        return f"{self.plan!r} {self.cut!r}"
-
-    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
-        """See `SizedForm.call`."""
-        (indices,), machine = layout.required(-1), self.isa.machine
-        known = Scattering.of(self.op, len(layout.operands), layout.results[0].type, indices.type)
-        if known.cut(machine) != self.cut or known.problem.oob != self.plan.problem.oob:
-            return None
-        some = evolve(known, problem=evolve(known.problem, count=1))  # one index: a fault needs a place
-        return Call(
-            sizes,
-            shared_workspace=max(known.shared_workspace(self.cut), int(self.needs_memory)),
-            fault=some.fault,
-            uses_threads=known.uses_threads(machine),
-        )
-
-    def emit(self, module: ir.Module, name: str) -> Emitted:
-        """See `SizedForm.emit`."""
-        write_scatter(module, self.plan, self.cut, self.isa, name)
-        return Emitted(name, shared_workspace=int(self.needs_memory), fault=self.plan.fault)
-
-    @property
-    def needs_memory(self) -> bool:
-        """Whether there is a workspace."""
-        return self.cut.is_chained or self.plan.is_rounded
-
-
-def sized_scatter(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> ScatterForm | None:
-    """Finds the form of a scatter."""
-    indices, (lying,) = list(node.present())[-1].type, layout.required(-1)
     plan = Scattering.of(node.op, len(layout.operands), node.types[0], indices)
-    known = Scattering.of(node.op, len(layout.operands), layout.results[0].type, lying.type)
-    cut = known.cut(isa.machine)
+    cut = of_size(layout).cut(machine)
     if not is_known(plan.inner) or plan.inner == 0 or (cut.is_chained and not is_known(plan.problem.size)):
         return None  # rows are moved in vectors, and large tables go past the caches
-    return ScatterForm(plan, cut, node.op, isa)
+    needs_memory = cut.is_chained or plan.is_rounded
+
+    def call(layout: Layout, sizes: DimBinding) -> Call | None:
+        known = of_size(layout)
+        if known.cut(machine) != cut or known.problem.oob != plan.problem.oob:
+            return None
+        some = evolve(known, problem=evolve(known.problem, count=1))  # one index: a fault needs a place
+        shared = max(known.shared_workspace(cut), int(needs_memory))
+        return Call(sizes, shared_workspace=shared, fault=some.fault, uses_threads=known.uses_threads(machine))
+
+    def emit(module: ir.Module, name: str) -> Emitted:
+        write_scatter(module, plan, cut, isa, name)
+        return Emitted(name, shared_workspace=int(needs_memory), fault=plan.fault)
+
+    return KernelForm(f"{plan!r} {cut!r}", call, emit)
 
 
 native.register(ScatterAdd, when=is_combined, accepts_strides=False, name="scatter_add", sized=sized_scatter)(

@@ -214,20 +214,14 @@ def _reserved_for(text: str) -> AbstractContextManager[None]:
 def _machine(processor: Processor, *, is_jit: bool = True) -> llvm.TargetMachine:
     """LLVM's target for a processor."""
     _initialise()
-    if processor.triple is not None:
-        return _portable_machine(processor)
+    if processor.triple is not None:  # code that is linked later, into a package: for Linux, position-independent
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        return llvm.Target.from_triple(processor.triple).create_target_machine(
+            cpu=processor.cpu, features=processor.features, opt=EFFORT, reloc="pic", codemodel="small"
+        )
     return _target().create_target_machine(
         cpu=processor.cpu or llvm.get_host_cpu_name(), features=processor.features, opt=EFFORT, jit=is_jit
-    )
-
-
-def _portable_machine(processor: Processor) -> llvm.TargetMachine:
-    """Return LLVM's target machine for code that is linked later, into a package: for Linux, position-independent."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    target = llvm.Target.from_triple(processor.triple)
-    return target.create_target_machine(
-        cpu=processor.cpu, features=processor.features, opt=EFFORT, reloc="pic", codemodel="small"
     )
 
 

@@ -14,47 +14,9 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, f16, f32, f64
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.ir.assembler import intrinsic
 from rlx_cpu.native.llvm.ir.functions import declare
-from rlx_cpu.native.llvm.ir.numbers import constant, integer_like, is_floating, suffix, width
+from rlx_cpu.native.llvm.ir.numbers import constant, suffix, width
 from rlx_cpu.native.llvm.sizes import sized
-
-__all__ = [
-    "CACHE_LINE",
-    "CALLED",
-    "I1",
-    "I8",
-    "I16",
-    "I32",
-    "I64",
-    "KERNEL",
-    "OUTER",
-    "POINTER",
-    "VOID",
-    "Variable",
-    "address",
-    "constant",
-    "copy_bytes",
-    "counted",
-    "declare",
-    "fill_bytes",
-    "index",
-    "integer_like",
-    "intrinsic",
-    "is_floating",
-    "least",
-    "masked_load",
-    "masked_store",
-    "memory_type",
-    "most",
-    "prefetch",
-    "register_type",
-    "shuffled",
-    "splat",
-    "starting",
-    "suffix",
-    "width",
-]
 
 I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
@@ -123,14 +85,21 @@ def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, 
     return b, buffers, tid, nthreads
 
 
-def masked_load(b: ir.IRBuilder, place: ir.LlvmValue, type: Any, align: int, mask: ir.LlvmValue) -> ir.LlvmValue:
-    """Consecutive elements; lanes that the mask hides are 0, and their memory is not accessed."""
+def load_lanes(b: ir.IRBuilder, place: ir.LlvmValue, type: Any, align: int, mask: ir.LlvmValue | None) -> ir.LlvmValue:
+    """Consecutive elements; lanes that a mask hides are 0, and their memory is not accessed."""
+    if mask is None:
+        return b.load(place, typ=type, align=align)
     function = declare(b.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type])
     return b.call(function, [place, ir.LlvmConstant(I32, align), mask, constant(type, 0)])
 
 
-def masked_store(b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, align: int, mask: ir.LlvmValue) -> None:
-    """Store consecutive elements; the memory of lanes that the mask hides is not accessed."""
+def store_lanes(
+    b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, align: int, mask: ir.LlvmValue | None
+) -> None:
+    """Store consecutive elements; the memory of lanes that a mask hides is not accessed."""
+    if mask is None:
+        b.store(value, place, align=align)
+        return
     types = [value.type, POINTER, I32, mask.type]
     function = declare(b.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
     b.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
@@ -187,6 +156,11 @@ def address(builder: ir.IRBuilder, base: ir.LlvmValue, nbytes: ir.LlvmValue | Di
     return builder.moved(base, nbytes if isinstance(nbytes, ir.LlvmValue) else sized(builder, nbytes))
 
 
+def pointer_to(builder: ir.IRBuilder, word: ir.LlvmValue, nbytes: int = 0) -> ir.LlvmValue:
+    """The address in a word, moved by a number of bytes."""
+    return address(builder, builder.inttoptr(word, POINTER), nbytes)
+
+
 def scaled(builder: ir.IRBuilder, index: ir.LlvmValue, factor: Dim) -> ir.LlvmValue:
     """`index * factor`, without an instruction where there is nothing to do."""
     if factor == 1:
@@ -235,8 +209,11 @@ def align_of(type: Any) -> int:
 
 
 @contextmanager
-def counted(builder: ir.IRBuilder, start: ir.LlvmValue, end: ir.LlvmValue, step: Dim = 1) -> Iterator[ir.LlvmValue]:
-    """The block inside runs for `start`, `start + step`, … while less than `end`."""
+def counting(
+    builder: ir.IRBuilder, start: Dim | ir.LlvmValue, stop: Dim | ir.LlvmValue, step: Dim = 1
+) -> Iterator[ir.LlvmValue]:
+    """Emit a loop over `range(start, stop, step)`; the code built inside `with` is its body."""
+    first, end = (x if isinstance(x, ir.LlvmValue) else sized(builder, x) for x in (start, stop))
     function = builder.function
     before = builder.block
     head = function.append_basic_block("loop")
@@ -245,7 +222,7 @@ def counted(builder: ir.IRBuilder, start: ir.LlvmValue, end: ir.LlvmValue, step:
     builder.branch(head)
     builder.position_at_end(head)
     number = builder.phi(I64)
-    number.add_incoming(start, before)
+    number.add_incoming(first, before)
     builder.cbranch(builder.icmp_signed("<", number, end), body, done)
     builder.position_at_end(body)
     yield number

@@ -11,8 +11,10 @@ from typing import Any
 from rlx_core.ir.dtypes import DType
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import memory_type
+from rlx_cpu.native.llvm.ir.numbers import width
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.narrow import narrowed, widened
+from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 
 
 def held_type(dtype: DType, lanes: int = 1) -> Any:
@@ -26,8 +28,19 @@ def load_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, place: ir.LlvmValue, 
     return widened(b, dtype, value, isa) if dtype.is_narrow else value
 
 
-def store_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.LlvmValue, place: ir.LlvmValue) -> None:
-    """Neighbours to memory, rounded once."""
+def store_elements(
+    b: ir.IRBuilder,
+    isa: Isa,
+    dtype: DType,
+    value: ir.LlvmValue,
+    place: ir.LlvmValue,
+    *,
+    is_nontemporal: bool = False,
+) -> None:
+    """Neighbours to memory, rounded once; whole vectors past the caches if they are nontemporal, which are not rounded."""
+    if is_nontemporal and width(value) * dtype.itemsize == isa.vector_bytes:
+        store_nontemporal(b, value, place)
+        return
     b.store(for_memory(b, isa, dtype, value), place, align=dtype.itemsize)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from rlx_core.errors import Fact, KernelBuildError
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import boundary, ir
-from rlx_cpu.native.llvm.build import declare
+from rlx_cpu.native.llvm.ir.functions import declare
 
 
 @frozen

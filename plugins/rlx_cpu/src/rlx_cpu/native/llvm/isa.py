@@ -86,6 +86,8 @@ ISAS: Final = (
 )
 """From the most to the least preferred."""
 
+BY_NAME: Final = {isa.name: isa for isa in ISAS}
+
 SLOW_PAIRS: Final = frozenset({"sapphirerapids", "emeraldrapids"})
 """Processors, as LLVM calls them, that multiply a pair of bf16 every other cycle: f32 products of widened elements are 1.5 times
 as fast there (130 against 87 GFLOP/s on a core), and more exact. On Zen 4 pairs are twice as fast as f32."""
@@ -120,11 +122,10 @@ def named(name: str) -> Isa:
     Raises:
         ConfigError: No such set exists, or this machine does not have it.
     """
-    known = [i.name for i in ISAS]
-    isa = host_isa() if name == "auto" else next((i for i in ISAS if i.name == name), None)
+    isa = host_isa() if name == "auto" else BY_NAME.get(name)
     supported = available()
     if isa is None:
-        raise ConfigError(f"cpu.isa: {name!r} is none of auto, {', '.join(known)}", hint=nearest(name, known))
+        raise ConfigError(f"cpu.isa: {name!r} is none of auto, {', '.join(BY_NAME)}", hint=nearest(name, BY_NAME))
     if isa not in supported:
         raise ConfigError(
             f"cpu.isa: this machine has {', '.join(i.name for i in supported) or 'none of them'}, not {name}",
@@ -139,8 +140,7 @@ def portable(name: str) -> Isa:
     Raises:
         ConfigError: There is no such set.
     """
-    isa = next((i for i in ISAS if i.name == name), None)
+    isa = BY_NAME.get(name)
     if isa is None:
-        known = [i.name for i in ISAS]
-        raise ConfigError(f"cpu: {name!r} is none of {', '.join(known)}", hint=nearest(name, known))
+        raise ConfigError(f"cpu: {name!r} is none of {', '.join(BY_NAME)}", hint=nearest(name, BY_NAME))
     return evolve(isa, machine=assumed(), cpu=PORTABLE[name])

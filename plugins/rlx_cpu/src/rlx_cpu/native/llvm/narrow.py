@@ -9,8 +9,8 @@ from __future__ import annotations
 from rlx_core.codegen.scalars import conversion
 from rlx_core.ir.dtypes import DType, f16
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import FLOAT, HALF, width
-from rlx_cpu.native.llvm.ir.numbers import in_lanes
+from rlx_cpu.native.llvm.build import FLOAT, HALF
+from rlx_cpu.native.llvm.ir.numbers import in_lanes, width
 from rlx_cpu.native.llvm.isa import Isa
 
 

@@ -12,7 +12,9 @@ from functools import reduce
 from itertools import product
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CACHE_LINE, I64, VOID, align_of, declare, width
+from rlx_cpu.native.llvm.build import CACHE_LINE, I64, VOID, align_of
+from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.llvm.ir.numbers import width
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import index
 

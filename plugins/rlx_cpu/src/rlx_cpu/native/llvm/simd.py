@@ -7,28 +7,25 @@ in bytes; every access states its alignment, because the default for a vector is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import DType
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (
-    I1,
     I32,
     I64,
     POINTER,
     address,
-    constant,
-    counted,
-    declare,
+    counting,
     index,
-    masked_load,
-    masked_store,
+    load_lanes,
     register_type,
     shuffled,
     splat,
-    suffix,
+    store_lanes,
 )
+from rlx_cpu.native.llvm.ir.assembler import intrinsic
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import sized
 
@@ -58,14 +55,6 @@ def offset(
         else:
             pointer = address(b, pointer, moved)
     return address(b, pointer, fixed)
-
-
-def counting(
-    b: ir.IRBuilder, start: Dim | ir.LlvmValue, stop: Dim | ir.LlvmValue, step: Dim = 1
-) -> AbstractContextManager[ir.LlvmValue]:
-    """Emit a loop over `range(start, stop, step)`; the code built inside `with` is its body."""
-    first, end = (x if isinstance(x, ir.LlvmValue) else sized(b, x) for x in (start, stop))
-    return counted(b, first, end, step)
 
 
 def pointer_at(b: ir.IRBuilder, buffers: ir.LlvmValue, position: int) -> ir.LlvmValue:
@@ -118,8 +107,6 @@ class Simd:
         self.nbytes = isa.vector_bytes
         self.element = register_type(dtype)
         self.vector = ir.VectorType(self.element, self.lanes)
-        self.mask = ir.VectorType(I1, self.lanes)
-        self.suffix = suffix(self.vector)
 
     # ------------------------------------------------------------------------------------- values
 
@@ -158,10 +145,7 @@ class Simd:
         Args:
             align: Alignment in bytes; by default the element size.
         """
-        align = align or self.itemsize
-        if mask is None:
-            return b.load(pointer, typ=self.vector, align=align)
-        return masked_load(b, pointer, self.vector, align, mask)
+        return load_lanes(b, pointer, self.vector, align or self.itemsize, mask)
 
     def store(
         self,
@@ -172,11 +156,7 @@ class Simd:
         align: int = 0,
     ) -> None:
         """Consecutive elements; lanes that the mask hides stay as they were."""
-        align = align or self.itemsize
-        if mask is None:
-            b.store(value, pointer, align=align)
-        else:
-            masked_store(b, value, pointer, align, mask)
+        store_lanes(b, value, pointer, align or self.itemsize, mask)
 
     def store_spread(
         self,
@@ -206,8 +186,7 @@ class Simd:
 
     def multiply_add(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, z: ir.LlvmValue) -> ir.LlvmValue:
         """`x * y + z`, rounded once where the machine can."""
-        function = self.intrinsic(f"llvm.fmuladd.{self.suffix}", self.vector, [self.vector] * 3)
-        return b.call(function, [x, y, z])
+        return intrinsic(b, "llvm.fmuladd", x, y, z)
 
     def maximum(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
         """The larger of two; `y` where `x` is NaN, `x` where `y` is."""
@@ -238,7 +217,3 @@ class Simd:
                 for i in range(middle)
             ]
         return vectors[0]
-
-    def intrinsic(self, name: str, result: ir.Type, operands: Sequence[ir.Type]) -> ir.Function:
-        """An intrinsic, declared on first use."""
-        return declare(self.module, name, result, operands)

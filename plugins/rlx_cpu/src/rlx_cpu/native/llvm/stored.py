@@ -12,7 +12,8 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bool_, f16, f32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import HALF, I8, I16, constant, masked_load, masked_store, register_type, width
+from rlx_cpu.native.llvm.build import HALF, I8, I16, load_lanes, register_type, store_lanes
+from rlx_cpu.native.llvm.ir.numbers import constant, width
 from rlx_cpu.native.llvm.narrow import narrowed, widened
 from rlx_cpu.native.llvm.simd import Simd
 from rlx_cpu.native.llvm.sizes import sized
@@ -46,59 +47,45 @@ class Stored:
         return self.dtype is self.simd.dtype
 
     def load_scalar(self, b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
-        if self.is_same:
-            return self.simd.load_scalar(b, place)
         return self._widened(b, b.load(place, typ=self._element, align=self.itemsize))
 
     def load(
-        self, b: ir.IRBuilder, place: ir.LlvmValue, mask: ir.LlvmValue | None = None, align: int = 0
-    ) -> ir.LlvmValue:
-        """Consecutive elements; 0 in lanes that the mask hides, which are not touched."""
-        if self.is_same:
-            return self.simd.load(b, place, mask, align)
-        return self._widened(b, self.load_bits(b, place, mask, align))
-
-    def load_bits(
-        self, b: ir.IRBuilder, place: ir.LlvmValue, mask: ir.LlvmValue | None, align: int = 0
-    ) -> ir.LlvmValue:
-        """The same as memory has it."""
-        kind, align = self._vector, align or self.itemsize
-        if mask is None:
-            return b.load(place, typ=kind, align=align)
-        return masked_load(b, place, kind, align, mask)
-
-    def load_some(self, b: ir.IRBuilder, place: ir.LlvmValue, count: int) -> ir.LlvmValue:
-        """`count` consecutive elements, however many lanes a vector has."""
-        value = b.load(place, typ=ir.VectorType(self._element, count), align=self.itemsize)
-        return value if self.is_same else self._widened(b, value)
-
-    def store(
         self,
         b: ir.IRBuilder,
-        value: ir.LlvmValue,
         place: ir.LlvmValue,
         mask: ir.LlvmValue | None = None,
         align: int = 0,
+        count: int | None = None,
+    ) -> ir.LlvmValue:
+        """Consecutive elements, by default one per lane; 0 in lanes that the mask hides, which are not touched."""
+        return self._widened(b, self.load_bits(b, place, mask, align, count))
+
+    def load_bits(
+        self,
+        b: ir.IRBuilder,
+        place: ir.LlvmValue,
+        mask: ir.LlvmValue | None,
+        align: int = 0,
+        count: int | None = None,
+    ) -> ir.LlvmValue:
+        """The same as memory has it."""
+        kind = ir.VectorType(self._element, count or self.simd.lanes)
+        return load_lanes(b, place, kind, align or self.itemsize, mask)
+
+    def store(
+        self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, mask: ir.LlvmValue | None = None
     ) -> None:
         """Consecutive elements; lanes that the mask hides stay as they were."""
-        if self.is_same:
-            self.simd.store(b, value, place, mask, align)
-            return
-        value, align = self._narrowed(b, value), align or self.itemsize
-        if mask is None:
-            b.store(value, place, align=align)
-        else:
-            masked_store(b, value, place, align, mask)
+        store_lanes(b, self._narrowed(b, value), place, self.itemsize, mask)
 
     def store_scalar(self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue) -> None:
-        b.store(value if self.is_same else self._narrowed(b, value), place, align=self.itemsize)
+        b.store(self._narrowed(b, value), place, align=self.itemsize)
 
     def store_spread(
         self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, stride: int, count: ir.LlvmValue | None
     ) -> None:
         """Store elements with a stride of `stride` bytes, for the first `count` lanes or all of them."""
-        value = value if self.is_same else self._narrowed(b, value)
-        self.simd.store_spread(b, value, place, stride, count, self.itemsize)
+        self.simd.store_spread(b, self._narrowed(b, value), place, stride, count, self.itemsize)
 
     def store_row(
         self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, stride: int, column: ir.LlvmValue, size: Dim
@@ -116,14 +103,12 @@ class Stored:
         """The type of memory accesses: an integer for any 16-bit dtype, and a byte for a bool."""
         return I8 if self.dtype is bool_ else I16 if self.dtype.is_narrow else register_type(self.dtype)
 
-    @property
-    def _vector(self) -> Any:
-        return ir.VectorType(self._element, self.simd.lanes)
-
     def _like(self, value: ir.LlvmValue, element: Any) -> Any:
         return element if width(value) == 1 else ir.VectorType(element, width(value))
 
     def _widened(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
+        if self.is_same:
+            return value
         if self.dtype is bool_:
             return b.icmp_unsigned("!=", value, constant(value.type, 0))
         if self.dtype is not f32:
@@ -132,6 +117,8 @@ class Stored:
         return value if self.simd.dtype is f32 else b.fpext(value, self._like(value, self.simd.element))
 
     def _narrowed(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
+        if self.is_same:
+            return value
         assert self.dtype.is_narrow, "results are stored in the dtype of the sums, or in 16 bits of f32"
         assert self.simd.dtype is f32, "16 bits are f32 in registers"
         narrow = narrowed(b, self.dtype, value, self.simd.isa)

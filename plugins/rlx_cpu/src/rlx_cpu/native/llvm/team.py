@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I1, I64, POINTER, VOID, address, declare, index, least
+from rlx_cpu.native.llvm.build import CALLED, I1, I64, POINTER, VOID, index, least, pointer_to
+from rlx_cpu.native.llvm.ir.functions import declare
 
 MOST_SHARED: Final = 32
 """Parts of a shared step: half a word."""
@@ -52,46 +53,46 @@ def team_functions(
     # its address is taken, which code in a package reaches by distance only
     b = ir.new_function(module, SHARED, "share", is_internal=True)
     team, run, buffers, max_parts, tid = b.function.args
-    threads = b.load(_at(b, team, _THREADS), typ=I64, align=8)
-    alone = b.load(_at(b, team, _ALONE), typ=I64, align=8)
+    threads = b.load(pointer_to(b, team, _THREADS), typ=I64, align=8)
+    alone = b.load(pointer_to(b, team, _ALONE), typ=I64, align=8)
     with b.if_then(b.icmp_signed(">", alone, index(0)), likely=False):
-        b.store(b.sub(alone, index(1)), _at(b, team, _ALONE), align=8)
+        b.store(b.sub(alone, index(1)), pointer_to(b, team, _ALONE), align=8)
         b.call(b.inttoptr(run, POINTER), [b.inttoptr(buffers, POINTER), index(0), index(1), tid, index(0)], CALLED)
         b.ret_void()
     begun = b.call(module.globals["clock"], [])
     requested = b.select(b.icmp_signed("<", max_parts, threads), threads, max_parts)
     parts = least(b, requested, index(MOST_SHARED))
     for value, offset in ((run, _FUNCTION), (buffers, _BUFFERS), (parts, _PARTS), (index(0), _DONE)):
-        b.store(value, _at(b, team, offset), align=8)
+        b.store(value, pointer_to(b, team, offset), align=8)
     number = b.add(b.lshr(_claimed(b, team), index(_HALF)), index(1))
     free = b.sub(b.shl(index(1), parts), index(1))
-    b.atomic_rmw("xchg", _at(b, team, _CLAIM), b.or_(b.shl(number, index(_HALF)), free), "seq_cst")
+    b.atomic_rmw("xchg", pointer_to(b, team, _CLAIM), b.or_(b.shl(number, index(_HALF)), free), "seq_cst")
     b.call(module.globals["help"], [team, tid])
     worked = b.call(module.globals["clock"], [])
-    turns = wait_for(b, _at(b, team, _DONE), parts)
+    turns = wait_for(b, pointer_to(b, team, _DONE), parts)
     _judge(b, team, turns, b.sub(worked, begun), worked)
     b.ret_void()
 
 
 def _judge(b: ir.IRBuilder, team: ir.LlvmValue, turns: ir.LlvmValue, work: ir.LlvmValue, worked: ir.LlvmValue) -> None:
     """Go on alone for a while after a wait that was far too long; twice as long as the last time, if that is not long ago."""
-    penalty = b.load(_at(b, team, _PENALTY), typ=I64, align=8)
+    penalty = b.load(pointer_to(b, team, _PENALTY), typ=I64, align=8)
     milder = b.sub(penalty, b.lshr(penalty, index(_DECAY)))
-    b.store(milder, _at(b, team, _PENALTY), align=8)
+    b.store(milder, pointer_to(b, team, _PENALTY), align=8)
     with b.if_then(b.icmp_signed(">", turns, index(_SHORT_TURNS)), likely=False):
         waited = b.sub(b.call(b.module.globals["clock"], []), worked)
         longest = b.add(b.mul(work, index(2)), index(_SHORT_NS))
         with b.if_then(b.icmp_signed(">", waited, longest)):
             twice = b.add(b.mul(penalty, index(2)), index(_FEWEST_ALONE))
             steps = least(b, twice, index(_MOST_ALONE))
-            b.store(steps, _at(b, team, _PENALTY), align=8)
-            b.store(steps, _at(b, team, _ALONE), align=8)
+            b.store(steps, pointer_to(b, team, _PENALTY), align=8)
+            b.store(steps, pointer_to(b, team, _ALONE), align=8)
 
 
 def begin_team(b: ir.IRBuilder, team: ir.LlvmValue, threads: ir.LlvmValue) -> None:
     """Note what threads find there; nothing is shared yet."""
-    b.store(threads, _at(b, team, _THREADS), align=8)
-    b.store(b.ptrtoint(b.module.globals["share"], I64), _at(b, team, SHARE), align=8)
+    b.store(threads, pointer_to(b, team, _THREADS), align=8)
+    b.store(b.ptrtoint(b.module.globals["share"], I64), pointer_to(b, team, SHARE), align=8)
 
 
 def help_others(b: ir.IRBuilder, team: ir.LlvmValue, tid: ir.LlvmValue) -> None:
@@ -113,17 +114,17 @@ def _help(module: ir.Module) -> None:
     b.cbranch(b.icmp_signed("!=", free, index(0)), take, over)
     b.position_at_end(take)
     code, buffers, parts, threads = (
-        b.load_atomic(_at(b, team, offset), "monotonic", 8, typ=I64)
+        b.load_atomic(pointer_to(b, team, offset), "monotonic", 8, typ=I64)
         for offset in (_FUNCTION, _BUFFERS, _PARTS, _THREADS)
     )
     start = b.sdiv(b.mul(tid, parts), threads)
     own_parts = b.shl(b.lshr(free, start), start)
     part = _lowest(b, b.select(b.icmp_signed("!=", own_parts, index(0)), own_parts, free))
     without = b.and_(claim, b.not_(b.shl(index(1), part)))
-    b.cbranch(b.compare_exchange(_at(b, team, _CLAIM), claim, without), run, look)
+    b.cbranch(b.compare_exchange(pointer_to(b, team, _CLAIM), claim, without), run, look)
     b.position_at_end(run)
     b.call(b.inttoptr(code, POINTER), [b.inttoptr(buffers, POINTER), part, parts, tid, index(0)], CALLED)
-    b.atomic_rmw("add", _at(b, team, _DONE), index(1), "seq_cst")
+    b.atomic_rmw("add", pointer_to(b, team, _DONE), index(1), "seq_cst")
     b.branch(look)
     b.position_at_end(over)
     b.ret_void()
@@ -134,12 +135,8 @@ def _lowest(b: ir.IRBuilder, bits: ir.LlvmValue) -> ir.LlvmValue:
 
 
 def _claimed(b: ir.IRBuilder, team: ir.LlvmValue) -> ir.LlvmValue:
-    return b.load_atomic(_at(b, team, _CLAIM), "seq_cst", 8, typ=I64)
+    return b.load_atomic(pointer_to(b, team, _CLAIM), "seq_cst", 8, typ=I64)
 
 
 def _free(b: ir.IRBuilder, claim: ir.LlvmValue) -> ir.LlvmValue:
     return b.and_(claim, index((1 << _HALF) - 1))
-
-
-def _at(b: ir.IRBuilder, team: ir.LlvmValue, nbytes: int) -> ir.LlvmValue:
-    return address(b, b.inttoptr(team, POINTER), nbytes)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from rlx_core.ir.dtypes import DType, bf16, f32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import FLOAT, I16, I32, constant
+from rlx_cpu.native.llvm.build import FLOAT, I16, I32
+from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, offset
 from rlx_cpu.native.llvm.stored import Stored
@@ -92,41 +94,25 @@ class Words:
         by_k: int,
         mask: ir.LlvmValue | None = None,
         align: int = 0,
+        count: int | None = None,
         *,
         is_whole: bool = True,
     ) -> ir.LlvmValue:
-        """A vector of words of one step, of columns that are neighbours in memory."""
+        """A vector of words of one step, of columns or rows that are neighbours in memory: by default one per lane."""
         if not self.is_pair:
-            return self.stored.load(b, place, mask, align)
-        low = self._bits(b, place, mask)
+            return self.stored.load(b, place, mask, align, count)
+        wide = ir.VectorType(I32, count or self.simd.lanes)
+        low = b.zext(self.stored.load_bits(b, place, mask, count=count), wide)
         if is_whole:
-            high = self._bits(b, offset(b, place, by_k), mask)
+            high = b.zext(self.stored.load_bits(b, offset(b, place, by_k), mask, count=count), wide)
             low = b.or_(low, b.shl(high, constant(high.type, 16)))
-        return b.bitcast(low, self.simd.vector)
+        return b.bitcast(low, ir.VectorType(FLOAT, wide.count))
 
     def along(self, b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
         """A vector of words of consecutive steps, of elements that are neighbours along k; pairs are whole."""
         if not self.is_pair:
             return self.stored.load(b, place)
         return self.simd.load(b, place, align=self.align)
-
-    def some(
-        self, b: ir.IRBuilder, place: ir.LlvmValue, by_k: int, count: int, *, is_whole: bool = True
-    ) -> ir.LlvmValue:
-        """A vector of `count` words of one step, of rows that are neighbours in memory."""
-        if not self.is_pair:
-            return self.stored.load_some(b, place, count)
-        low = self._some_bits(b, place, count)
-        if is_whole:
-            high = self._some_bits(b, offset(b, place, by_k), count)
-            low = b.or_(low, b.shl(high, constant(high.type, 16)))
-        return b.bitcast(low, ir.VectorType(FLOAT, count))
-
-    def _bits(self, b: ir.IRBuilder, place: ir.LlvmValue, mask: ir.LlvmValue | None) -> ir.LlvmValue:
-        return b.zext(self.stored.load_bits(b, place, mask), ir.VectorType(I32, self.simd.lanes))
-
-    def _some_bits(self, b: ir.IRBuilder, place: ir.LlvmValue, count: int) -> ir.LlvmValue:
-        return b.zext(b.load(place, typ=ir.VectorType(I16, count), align=2), ir.VectorType(I32, count))
 
     # ------------------------------------------------------------------------------------ arithmetic
 
@@ -137,5 +123,5 @@ class Words:
             return simd.multiply_add(b, x, y, z)
         pairs = ir.VectorType(I32, simd.lanes)
         name = f"llvm.x86.avx512bf16.dpbf16ps.{8 * simd.nbytes}"
-        function = simd.intrinsic(name, simd.vector, [simd.vector, pairs, pairs])
+        function = declare(b.module, name, simd.vector, [simd.vector, pairs, pairs])
         return b.call(function, [z, b.bitcast(x, pairs), b.bitcast(y, pairs)])

@@ -24,7 +24,7 @@ from rlx_core.ops.region import may_be_step
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, POINTER, VOID, copy_bytes, counted, fill_bytes, index, least
+from rlx_cpu.native.llvm.build import I64, POINTER, VOID, copy_bytes, counting, fill_bytes, index, least
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import Function, library
@@ -122,7 +122,7 @@ def write_walk(module: ir.Module, sizes: tuple[int, ...]) -> None:
             copy_bytes(b, bases[-1], padded[-1], b.mul(size, index(sizes[-1])))
         with long:
             last = b.sub(size, index(BLOCK))
-            with counted(b, index(0), size, BLOCK) as position:
+            with counting(b, 0, size, BLOCK) as position:
                 start = least(b, position, last)
                 run([b.moved(x, b.mul(start, index(n))) for x, n in zip(bases, sizes, strict=True)])
     b.ret_void()

@@ -17,16 +17,15 @@ from rlx_cpu.native.llvm.build import (
     I32,
     I64,
     address,
-    constant,
-    masked_load,
-    masked_store,
+    load_lanes,
     memory_type,
     prefetch,
     scaled,
     shuffled,
     splat,
-    width,
+    store_lanes,
 )
+from rlx_cpu.native.llvm.ir.numbers import constant, width
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.sizes import Unsized, sized
 from rlx_cpu.native.loops.walk import Position, Shape
@@ -56,11 +55,13 @@ class KernelBuffers:
                 total = step if isinstance(total, ir.LlvmConstant) and total.constant == 0 else b.add(total, step)
         return total
 
-    def mask(self, position: Position) -> ir.LlvmValue:
-        """The lanes that exist, as a vector of bits."""
+    def mask(self, position: Position) -> ir.LlvmValue | None:
+        """The lanes that exist, as a vector of bits; `None` if all do."""
         return self._mask(self.shape.lanes, position.active)
 
-    def _mask(self, lanes: int, active: int | ir.LlvmValue) -> ir.LlvmValue:
+    def _mask(self, lanes: int, active: int | ir.LlvmValue) -> ir.LlvmValue | None:
+        if active == lanes:
+            return None
         if isinstance(active, ir.LlvmValue):
             positions = ir.LlvmConstant(ir.VectorType(I64, lanes), list(range(lanes)))
             return self.builder.icmp_signed("<", positions, splat(self.builder, active, lanes))
@@ -90,13 +91,11 @@ class KernelBuffers:
         if stride == 0 and spread is None:
             return self.to_register(dtype, b.load(place, typ=memory_type(dtype), align=align))
         if stride == dtype.itemsize and spread is None:
-            type = memory_type(dtype, lanes)
-            if position.active == lanes:
-                ahead = self.shape.prefetch_distance(term, self.loop)
-                if ahead:
-                    prefetch(b, address(b, place, ahead))
-                return self.to_register(dtype, b.load(place, typ=type, align=align))
-            return self.to_register(dtype, masked_load(b, place, type, align, self.mask(position)))
+            mask = self.mask(position)
+            ahead = self.shape.prefetch_distance(term, self.loop) if mask is None else 0
+            if ahead:
+                prefetch(b, address(b, place, ahead))
+            return self.to_register(dtype, load_lanes(b, place, memory_type(dtype, lanes), align, mask))
         if spread is None and self.is_paired(term):
             return self._load_part(term, place, position)
         vector: ir.LlvmValue = constant(memory_type(dtype, lanes), 0)
@@ -118,11 +117,7 @@ class KernelBuffers:
         assert isinstance(position.active, int), "complex elements have no code for sizes that are not known"
         part = term.offset // width % 2
         type = memory_type(term.dtype, 2 * lanes)
-        start = address(b, place, -part * width)
-        if position.active == lanes:
-            both = b.load(start, typ=type, align=width)
-        else:
-            both = masked_load(b, start, type, width, self._mask(2 * lanes, 2 * position.active))
+        both = load_lanes(b, address(b, place, -part * width), type, width, self._mask(2 * lanes, 2 * position.active))
         return shuffled(b, both, ir.LlvmConstant(type, ir.Undefined), range(part, 2 * lanes, 2))
 
     def store_pair(self, store: Store, position: Position, re: ir.LlvmValue, im: ir.LlvmValue) -> None:
@@ -132,10 +127,7 @@ class KernelBuffers:
         place = self.place(store, position)
         sides = splat(b, re, lanes), splat(b, im, lanes)
         both = shuffled(b, *sides, (k + side for k in range(lanes) for side in (0, lanes)))
-        if position.active == lanes:
-            b.store(both, place, align=width)
-        else:
-            masked_store(b, both, place, width, self._mask(2 * lanes, 2 * position.active))
+        store_lanes(b, both, place, width, self._mask(2 * lanes, 2 * position.active))
 
     def store(self, store: Store, position: Position, value: ir.LlvmValue) -> None:
         """Write a value of the kernel to its result."""
@@ -155,10 +147,8 @@ class KernelBuffers:
         if stride == dtype.itemsize:
             if position.active == lanes and store in self.nontemporal:
                 store_nontemporal(b, value, place)
-            elif position.active == lanes:
-                b.store(value, place, align=align)
             else:
-                masked_store(b, value, place, align, self.mask(position))
+                store_lanes(b, value, place, align, self.mask(position))
             return
         for k in self._single(position):
             b.store(b.extract_element(value, ir.LlvmConstant(I32, k)), address(b, place, k * stride), align=align)

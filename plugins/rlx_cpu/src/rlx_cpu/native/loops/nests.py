@@ -18,7 +18,7 @@ from rlx_cpu.native.llvm.build import (
     Variable,
     address,
     align_of,
-    counted,
+    counting,
     index,
     least,
     register_type,
@@ -108,7 +108,7 @@ class Loops:
         """A loop over the units that are this thread's."""
         b = self.builder
         _, tid, threads = b.function.args
-        return counted(b, *share(b, units, tid, threads))
+        return counting(b, *share(b, units, tid, threads))
 
     def store(self, numbers: Sequence[int], position: Position, known: dict[int, ir.LlvmValue]) -> None:
         """Write values that are known, or can be, to their results.
@@ -160,9 +160,8 @@ class Loops:
                 ]
                 self._store_all(finish, positions, computed)
             return
-        (position,) = (
-            positions  # one row, or one vector of rows: loop after loop, with kept values in memory between them
-        )
+        # One row, or one vector of rows: loop after loop, with kept values in memory between them.
+        (position,) = positions
         for number, nest in enumerate(self.shape.plan.nests):
             self.memory = self.values.memory = evolve(self.memory, loop=number)
             self.nest(nest, position, block)
@@ -215,7 +214,7 @@ class Loops:
             step(position.index)
             return
         start, end = self._bounds(position, axes[0], self.kernel.extents[axes[0]])
-        with counted(self.builder, start, end) as i:
+        with counting(self.builder, start, end) as i:
             self._rows_outside(evolve(position, index={**position.index, axes[0]: i}), axes[1:], step)
 
     # ---------------------------------------------------------------------------------- in chunks
@@ -316,7 +315,7 @@ class Loops:
             axis = others[0]
             inner = [a for a in axes if a != axis]
             start, end = self._bounds(position, axis, self.kernel.extents[axis])
-            with counted(b, start, end) as i:
+            with counting(b, start, end) as i:
                 line = i if slot is None else b.add(scaled(b, slot, self.kernel.extents[axis]), i)
                 self._over(nest, evolve(position, index={**position.index, axis: i}), inner, totals, line)
             return
@@ -340,7 +339,7 @@ class Loops:
         bundles = full_vectors // unroll * unroll
         if bundles:
             start, end = self._bounds(position, shape.lane, bundles)
-            with counted(b, start, end, unroll) as vector:
+            with counting(b, start, end, unroll) as vector:
                 for first in range(0, unroll, line):
                     positions = [self._at(position, b.add(vector, index(first + k)), base) for k in range(line)]
                     self.step(nest, positions, totals, first)
@@ -356,11 +355,11 @@ class Loops:
         if totals:
             bundles = b.and_(full_vectors, index(-UNROLL))
             start, end = self._bounds(position, shape.lane, bundles)
-            with counted(b, start, end, UNROLL) as vector:
+            with counting(b, start, end, UNROLL) as vector:
                 for which in range(UNROLL):
                     self.step(nest, [self._at(position, b.add(vector, index(which)), base)], totals, which)
         with self._in_last_chunk(position):
-            with counted(b, bundles, full_vectors) as vector:
+            with counting(b, bundles, full_vectors) as vector:
                 self.step(nest, [self._at(position, vector, base)], totals, 0)
             left = b.urem(size, lanes)
             with b.if_then(b.icmp_signed(">", left, zero)):
@@ -423,7 +422,7 @@ class Loops:
             start = scaled(b, block, shape.block)
             end = b.add(start, index(shape.block))
             end = least(b, end, index(full_elements))
-            with counted(b, start, end, shape.lanes) as i:
+            with counting(b, start, end, shape.lanes) as i:
                 self.step(nest, [evolve(position, index={**position.index, shape.lane: i})], {}, 0)
         if left:
             tail = evolve(position, index={**position.index, shape.lane: index(full_elements)}, active=left)
@@ -441,7 +440,7 @@ class Loops:
         last = b.add(start, index(shape.block))
         end = least(b, last, size)
         full_end = b.and_(end, index(-shape.lanes))
-        with counted(b, start, full_end, shape.lanes) as i:
+        with counting(b, start, full_end, shape.lanes) as i:
             self.step(nest, [evolve(position, index={**position.index, shape.lane: i})], {}, 0)
         with b.if_then(b.icmp_signed("<", full_end, end)):
             tail = evolve(position, index={**position.index, shape.lane: full_end}, active=b.sub(end, full_end))

@@ -11,7 +11,7 @@ from typing import Any
 from rlx_core.codegen.loops import Reduce
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, Variable, address, align_of, counted, scaled
+from rlx_cpu.native.llvm.build import I64, Variable, address, align_of, counting, scaled
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.loops.reductions import combined, identity
 from rlx_cpu.native.loops.walk import Shape
@@ -39,7 +39,7 @@ class Partials:
         """All chunks combined, the first one first."""
         b = self.builder
         result = Variable.of(b, identity(reduce, type))
-        with counted(b, ir.LlvmConstant(I64, 0), sized(b, self.shape.chunks)) as chunk:
+        with counting(b, 0, sized(b, self.shape.chunks)) as chunk:
             part = b.load(self._place(unit, which, chunk), typ=type, align=align_of(type))
             result.set(b, combined(b, reduce, result.value(b), part))
         return result.value(b)

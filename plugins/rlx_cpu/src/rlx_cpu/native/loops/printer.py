@@ -9,29 +9,18 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rlx_core.codegen.loops import Kernel
+from rlx_core.codegen.loops import Bound, Kernel
+from rlx_core.codegen.places import Fault
 from rlx_core.codegen.schedule import schedule
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.op import Op
 from rlx_core.system.records import frozen
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.loops.nests import Loops
 from rlx_cpu.native.loops.walk import Shape
-from rlx_cpu.native.scalars.table import NATIVE
-
-
-@frozen
-class PrintedKernel:
-    """The result of the printer: the names of the function and of its prologue, and the run-time requirements."""
-
-    function: str
-    prologue: str | None
-    workspace: int
-    shared_workspace: int
-    has_status: bool
-    uses_threads: bool
 
 
 @frozen
@@ -41,18 +30,16 @@ class LlvmPrinter:
     module: ir.Module
     isa: Isa
 
-    def refusal(self, op: Op, dtypes: tuple[DType, ...]) -> str | None:
-        return NATIVE.refusal(op, dtypes)
-
-    def print(self, kernel: Kernel, name: str, *, in_chunks: bool = False) -> PrintedKernel:
+    def print(self, kernel: Kernel, op: Op, name: str, *, in_chunks: bool = False) -> Emitted:
         """The kernel as a function `void name(i8** buffers, i64 tid, i64 nthreads)`, and its prologue if it has one.
 
         Args:
+            op: The op that the kernel is the meaning of, for its fault.
             in_chunks: Whether rows are cut into chunks, though it is not known how many.
         """
-        if 0 in kernel.extents[: kernel.grid] or (0 in kernel.extents and not _has_finish(kernel)):
+        if 0 in kernel.extents[: kernel.grid] or (0 in kernel.extents and not schedule(kernel).finish):
             starting(self.module, name)[0].ret_void()
-            return PrintedKernel(name, None, 0, 0, False, False)
+            return Emitted(name, uses_threads=False)
         shape = evolve(Shape.of(kernel, self.isa), is_told_chunks=in_chunks)
         prologue = f"{name}.parts" if shape.has_chunks else None
         if prologue is not None:
@@ -67,7 +54,14 @@ class LlvmPrinter:
             loops.write_totals()
         builder.ret_void()
         shared = 0 if in_chunks else shape.shared_workspace  # which is passed in every call
-        return PrintedKernel(name, prologue, shape.workspace, shared, kernel.has_check, shape.uses_threads)
+        return Emitted(
+            name,
+            workspace=shape.workspace,
+            shared_workspace=shared,
+            fault=fault_of(kernel, op) if kernel.has_check else None,
+            uses_threads=shape.uses_threads,
+            prologue=prologue,
+        )
 
     def print_parts(self, kernel: Kernel, name: str, parts: int) -> ir.Function:
         """Return the function of an element-wise kernel whose first axis counts `parts` parts; see `print`.
@@ -83,5 +77,8 @@ class LlvmPrinter:
         return builder.function
 
 
-def _has_finish(kernel: Kernel) -> bool:
-    return bool(schedule(kernel).finish)
+def fault_of(kernel: Kernel, op: Op, sizes: DimBinding = DimBinding()) -> Fault:  # noqa: B008  # immutable
+    """Return a kernel's fault for an index out of range. The status has only the index, so the text names all axis sizes."""
+    checked = (v.size for v in kernel.values if isinstance(v, Bound) and v.is_checked)
+    size_text = " or ".join(dict.fromkeys(str(sizes.bind(size)) for size in checked))
+    return Fault(f"{op.name.rpartition('.')[2]}: index {{}} is outside an axis of {size_text} elements")

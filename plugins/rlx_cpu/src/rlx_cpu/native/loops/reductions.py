@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.codegen.loops import Reduce
-from rlx_core.codegen.scalars.arithmetic import larger, smaller
+from rlx_core.codegen.scalars.arithmetic import of_two
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, constant, shuffled, width
+from rlx_cpu.native.llvm.build import I32, shuffled
+from rlx_cpu.native.llvm.ir.numbers import constant, width
 
 UNROLL = 4
 """Independent accumulators of a reduction along lanes: additions take 3 to 4 cycles and two can start in each."""
@@ -30,12 +31,7 @@ def identity(reduce: Reduce, type: Any) -> ir.LlvmConstant:
 
 def combined(b: ir.IRBuilder, reduce: Reduce, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
     """Two partial results of a reduction as one."""
-    is_float = reduce.dtype.is_float
-    if reduce.combine == "sum":
-        return b.fadd(x, y) if is_float else b.add(x, y)
-    if reduce.combine == "prod":
-        return b.fmul(x, y) if is_float else b.mul(x, y)
-    return (larger if reduce.combine == "max" else smaller)(b, reduce.dtype, x, y)
+    return of_two(b, reduce.combine, reduce.dtype, x, y)
 
 
 def over_lanes(b: ir.IRBuilder, reduce: Reduce, total: ir.LlvmValue) -> ir.LlvmValue:

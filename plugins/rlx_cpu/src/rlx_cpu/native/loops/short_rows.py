@@ -23,7 +23,7 @@ def rows_at_once(kernel: Kernel, axis: int, lane: int, lanes: int) -> int:
     """Return how many neighbours along `axis` a unit computes, a divisor of their number; 1 if more is no improvement."""
     if not all(map(is_known, kernel.extents)) or len(kernel.values) > _MOST_VALUES:
         return 1
-    if any(isinstance(v, Bound) or is_expensive(v) or _is_long(v) for v in kernel.values):
+    if any(isinstance(v, Bound) or is_expensive(v) or is_long(v) for v in kernel.values):
         return 1
     if any(a.strides[lane] not in (0, kernel.buffers[a.buffer].accessed.itemsize) for a in kernel.accesses):
         return 1
@@ -33,6 +33,6 @@ def rows_at_once(kernel: Kernel, axis: int, lane: int, lanes: int) -> int:
     return next((n for n in range(max_rows, 1, -1) if kernel.extents[axis] % n == 0), 1)
 
 
-def _is_long(value: Scalar) -> bool:
+def is_long(value: Scalar) -> bool:
     """Return whether a step is one of many instructions."""
     return isinstance(value, Apply) and type(value.op) in (*LONG, *IDIOMS)

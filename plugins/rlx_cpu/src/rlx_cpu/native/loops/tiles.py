@@ -9,7 +9,7 @@ from __future__ import annotations
 from rlx_core.codegen.loops import Load
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, address, counted, memory_type, prefetch, scaled
+from rlx_cpu.native.llvm.build import I64, address, counting, memory_type, prefetch, scaled
 from rlx_cpu.native.llvm.simd import transposed
 from rlx_cpu.native.loops.memory import KernelBuffers
 from rlx_cpu.native.loops.walk import Position, Shape
@@ -50,8 +50,8 @@ class TransposedTiles:
         type = memory_type(load.dtype, block)
         step = load.strides[shape.lane]
         with (
-            counted(b, ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, shape.side), block) as column,
-            counted(b, ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, shape.side), block) as row,
+            counting(b, 0, shape.side, block) as column,
+            counting(b, 0, shape.side, block) as row,
         ):
             source = address(b, start, b.add(scaled(b, column, step), scaled(b, row, itemsize)))
             lines = [b.load(address(b, source, k * step), typ=type, align=itemsize) for k in range(block)]
@@ -69,7 +69,7 @@ class TransposedTiles:
         itemsize = load.dtype.itemsize
         type = memory_type(load.dtype)
         zero = ir.LlvmConstant(I64, 0)
-        with counted(b, zero, columns) as column, counted(b, zero, rows) as row:
+        with counting(b, zero, columns) as column, counting(b, zero, rows) as row:
             away = b.add(scaled(b, column, load.strides[shape.lane]), scaled(b, row, itemsize))
             one = b.load(address(b, start, away), typ=type, align=itemsize)
             b.store(one, self._cell(number, row, column), align=itemsize)

@@ -11,7 +11,8 @@ from rlx_core.ir.dtypes import f32, i64
 from rlx_core.ops.conversion import Cast
 from rlx_core.system.records import define
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, scaled, splat, width
+from rlx_cpu.native.llvm.build import I32, I64, address, align_of, register_type, scaled, splat
+from rlx_cpu.native.llvm.ir.numbers import constant, width
 from rlx_cpu.native.llvm.sizes import Unsized, sized
 from rlx_cpu.native.loops.memory import KernelBuffers
 from rlx_cpu.native.loops.tiles import TransposedTiles

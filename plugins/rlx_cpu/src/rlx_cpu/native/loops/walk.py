@@ -13,14 +13,12 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
-from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
+from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Store, operands_of
 from rlx_core.codegen.scalars.idioms import recognised
-from rlx_core.codegen.scalars.long import LONG
-from rlx_core.codegen.scalars.standard import IDIOMS
 from rlx_core.codegen.schedule import LoopSchedule, Nest, schedule
 from rlx_core.codegen.unknown import unknown
 from rlx_core.ir.dims import free_symbols, substitute
-from rlx_core.ir.dtypes import DType, u16
+from rlx_core.ir.dtypes import u16
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import evolve, frozen
@@ -29,7 +27,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import wants_nontemporal
 from rlx_cpu.native.llvm.sizes import is_known
-from rlx_cpu.native.loops.short_rows import rows_at_once
+from rlx_cpu.native.loops.short_rows import is_long, rows_at_once
 from rlx_cpu.native.loops.windows import LaneWindows, windows_of
 from rlx_cpu.native.machine import LoopSizes
 
@@ -304,7 +302,7 @@ class Shape:
         if self.is_sized:
             return True  # who binds the sizes knows better
         work = self.kernel.grid_size * self.kernel.row_size
-        costs = sum(8 if isinstance(v, Apply) and type(v.op) in (*LONG, *IDIOMS) else 1 for v in self.kernel.values)
+        costs = sum(8 if is_long(v) else 1 for v in self.kernel.values)
         return self.units * self.chunks > 1 and work * max(1, costs // 4) >= self.isa.machine.serial_points
 
     @property
@@ -361,17 +359,13 @@ def as_bits(kernel: Kernel) -> Kernel:
         d
         for v in kernel.values
         if isinstance(v, Apply | Reduce | Const)
-        for d in (v.dtype, *_operand_dtypes(kernel, v))
+        for d in (v.dtype, *(kernel.values[a].dtype for a in operands_of(v)))
     }
     if not any(b.dtype.is_narrow for b in kernel.buffers) or any(d.is_narrow for d in computed):
         return kernel
     values = tuple(evolve(v, dtype=u16) if v.dtype.is_narrow else v for v in kernel.values)
     buffers = tuple(evolve(b, dtype=u16) if b.dtype.is_narrow else b for b in kernel.buffers)
     return evolve(kernel, values=values, buffers=buffers)
-
-
-def _operand_dtypes(kernel: Kernel, value: Scalar) -> Sequence[DType]:
-    return [kernel.values[a].dtype for a in operands_of(value)]
 
 
 def _along_nothing(kernel: Kernel) -> dict[str, Any]:

@@ -30,17 +30,11 @@ OPEN_LINES = 8
 """Cache lines that a processor collects at a time: squares that fill lines by parts go past the caches to no more than these."""
 
 
-def in_words(box: Box, itemsize: int) -> tuple[Box, int]:
-    """A box of elements that move in one piece, and the size of those."""
-    if itemsize <= WIDEST:
-        return box, itemsize
-    pair = Axis(itemsize // WIDEST, WIDEST, WIDEST if box.operand is not None else 0)
-    return evolve(box, axes=(*box.axes, pair)), WIDEST
-
-
 def canonical(box: Box, itemsize: int) -> tuple[Box, int]:
     """Return a box in words with its axes merged, and the size of a word; zeros have the layout of the result."""
-    box, itemsize = in_words(box, itemsize)
+    if itemsize > WIDEST:
+        pair = Axis(itemsize // WIDEST, WIDEST, WIDEST if box.operand is not None else 0)
+        box, itemsize = evolve(box, axes=(*box.axes, pair)), WIDEST
     if box.operand is None:
         box = evolve(box, axes=tuple(evolve(a, source=a.to) for a in box.axes))
     return simplified(box, itemsize), itemsize
@@ -77,10 +71,6 @@ class Mover:
     @property
     def rows(self) -> Rows:
         return Rows(self.builder, self.isa, self.itemsize, self.stores)
-
-    @property
-    def alignment(self) -> int:
-        return self.rows.alignment
 
     @property
     def lanes(self) -> int:
@@ -146,7 +136,7 @@ class Mover:
                 with counting(b, left, right, lanes) as j:
                     place = self._at(to_i, j, along.to)
                     for k, row in enumerate(self._transposed(self._at(source_i, j, along.source), along, lanes)):
-                        b.store(row, address(b, place, k * down.to), align=self.alignment)
+                        b.store(row, address(b, place, k * down.to), align=self.rows.alignment)
 
     def _nontemporal(self, to: ir.LlvmValue, source: ir.LlvmValue, down: Axis, along: Axis, lanes: int) -> None:
         """Squares side by side that fill lines of the result past the caches; lines of the operand are read whole."""
@@ -165,7 +155,7 @@ class Mover:
     def _transposed(self, source: ir.LlvmValue, along: Axis, lanes: int) -> list[ir.LlvmValue]:
         """A square of the operand, transposed."""
         b, type = self.builder, ir.VectorType(ir.IntType(8 * self.itemsize), lanes)
-        rows = [b.load(address(b, source, k * along.source), typ=type, align=self.alignment) for k in range(lanes)]
+        rows = [b.load(address(b, source, k * along.source), typ=type, align=self.rows.alignment) for k in range(lanes)]
         return transposed(b, rows)
 
     def _until(self, first: ir.LlvmValue, side: int, end: int) -> ir.LlvmValue:

@@ -198,20 +198,10 @@ def in_blocks(box: Box, block_elements: int) -> Iterator[Box]:
     *outer, last = box.axes
     blocks = last.count // block_elements if last.count > 2 * block_elements else 0
     done = blocks * block_elements
-    yield evolve(
-        box,
-        axes=(
-            *outer,
-            Axis(blocks, block_elements * last.to, block_elements * last.source),
-            evolve(last, count=block_elements if blocks else 0),
-        ),
-    )
-    yield evolve(
-        box,
-        axes=(*outer, evolve(last, count=last.count - done)),
-        to=box.to + done * last.to,
-        start=box.start + done * last.source,
-    )
+    in_block, remainder = evolve(last, count=block_elements if blocks else 0), evolve(last, count=last.count - done)
+    by_block = Axis(blocks, block_elements * last.to, block_elements * last.source)
+    yield evolve(box, axes=(*outer, by_block, in_block))
+    yield evolve(box, axes=(*outer, remainder), to=box.to + done * last.to, start=box.start + done * last.source)
 
 
 def of_rank(box: Box, rank: int) -> Box:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from rlx_core.codegen.ordering import Keys
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, POINTER, Variable, constant
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.build import I32, I64, POINTER, Variable
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import is_known
-from rlx_cpu.native.ordering.order_keys import load_keys
+from rlx_cpu.native.ordering.order_keys import KeyRow, load_keys
 
 WORD = 8
 """Bytes of a word."""
@@ -45,18 +44,13 @@ class Digit:
 
 
 @frozen
-class Radix:
-    """Sorting rows of at most `n` elements.
+class Radix(KeyRow):
+    """Sorting rows of at most `n` elements, fewer than 2^32; if `n` is unknown, all sorted rows have the same length.
 
     Attributes:
-        keys: The sort keys.
-        n: Fewer than 2^32; if unknown, all sorted rows have the same length.
         given_wide: Whether digits are wide, if the caller knows n.
     """
 
-    isa: Isa
-    keys: Keys
-    n: int
     given_wide: bool | None = None
 
     @property

@@ -6,13 +6,13 @@ digits.
 
 from __future__ import annotations
 
-from rlx_core.codegen.ordering import Keys
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import Variable, constant, least, splat
+from rlx_cpu.native.llvm.build import Variable, least, splat
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
-from rlx_cpu.native.ordering.order_keys import key_type, load_keys
+from rlx_cpu.native.ordering.order_keys import KeyRow, key_type, load_keys
 
 
 def is_short(isa: Isa, n: int) -> bool:
@@ -21,28 +21,14 @@ def is_short(isa: Isa, n: int) -> bool:
 
 
 @frozen
-class Ranks:
-    """Sorting by counting ranks, in rows of `n` elements.
+class Ranks(KeyRow):
+    """Sorting by counting ranks; `n` is at most the maximum of an unsigned integer of the keys' width.
 
     Attributes:
-        keys: The sort keys.
-        n: At most the maximum of an unsigned integer of the keys' width.
         step: Stride in elements.
     """
 
-    isa: Isa
-    keys: Keys
-    n: int
     step: int = 1
-
-    @property
-    def size(self) -> int:
-        """Bytes of a key, and of a place."""
-        return self.keys.dtype.itemsize
-
-    @property
-    def lanes(self) -> int:
-        return self.isa.lanes(self.keys.dtype)
 
     @property
     def vectors(self) -> int:

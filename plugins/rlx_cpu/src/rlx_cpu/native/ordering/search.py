@@ -5,31 +5,20 @@ Keys are compared, so NaN is larger than every number, and zeros are equal, as i
 
 from __future__ import annotations
 
-from rlx_core.codegen.ordering import Keys, Search
+from rlx_core.codegen.ordering import Search
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
 from rlx_core.ops.sorting import SearchSorted
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import MOST_PARTS, Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import (
-    I1,
-    I32,
-    I64,
-    KERNEL,
-    POINTER,
-    Variable,
-    constant,
-    declare,
-    memory_type,
-    splat,
-    suffix,
-    width,
-)
+from rlx_cpu.native.llvm.build import I1, I32, I64, KERNEL, POINTER, Variable, memory_type, splat
+from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.llvm.ir.numbers import constant, suffix, width
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.ordering.order_keys import key_type, load_keys
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import native, op_of
 
 INTERLEAVED = 16
 """Values whose searches are interleaved: each waits for its own loads only."""
@@ -42,14 +31,10 @@ class Bisection:
     builder: ir.IRBuilder
     search: Search
 
-    @property
-    def keys(self) -> Keys:
-        return self.search.keys
-
     def find(self, row: ir.LlvmValue, values: ir.LlvmValue, to: ir.LlvmValue, lanes: int) -> None:
         """The places of neighbouring values, one per lane."""
         b = self.builder
-        keys = load_keys(b, self.keys, values, lanes)
+        keys = load_keys(b, self.search.keys, values, lanes)
         type = I64 if lanes == 1 else ir.VectorType(I64, lanes)
         place = Variable.of(b, constant(type, 0))
         if self.search.n:
@@ -70,19 +55,19 @@ class Bisection:
         b, lanes = self.builder, width(keys)
         before = place.value(b)
         after = b.add(before, splat(b, step, lanes))
-        element = self.keys.of(b, self._elements(row, b.sub(after, constant(place.type, 1))))
+        element = self.search.keys.of(b, self._elements(row, b.sub(after, constant(place.type, 1))))
         is_passed = b.icmp_unsigned("<=" if self.search.is_right else "<", element, keys)
         place.set(b, b.select(is_passed, after, before))
 
     def _elements(self, row: ir.LlvmValue, places: ir.LlvmValue) -> ir.LlvmValue:
         """The bits of the elements at `places`."""
-        b, lanes, size = self.builder, width(places), self.keys.dtype.itemsize
+        b, lanes, size = self.builder, width(places), self.search.keys.dtype.itemsize
         if lanes == 1:
-            return b.load(offset(b, row, (places, size)), typ=key_type(self.keys), align=size)
+            return b.load(offset(b, row, (places, size)), typ=key_type(self.search.keys), align=size)
         start = splat(b, b.ptrtoint(row, I64), lanes)
         addresses = b.add(start, b.mul(places, constant(places.type, size)))
         pointers = b.inttoptr(addresses, ir.VectorType(POINTER, lanes))
-        type, mask = key_type(self.keys, lanes), ir.VectorType(I1, lanes)
+        type, mask = key_type(self.search.keys, lanes), ir.VectorType(I1, lanes)
         name = f"llvm.masked.gather.{suffix(type)}.v{lanes}p0"
         gather = declare(b.module, name, type, [pointers.type, I32, mask, type])
         return b.call(gather, [pointers, ir.LlvmConstant(I32, size), constant(mask, 1), constant(type, 0)])
@@ -90,9 +75,7 @@ class Bisection:
 
 def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Blocks of values shared out."""
-    op = node.op
-    assert isinstance(op, SearchSorted), "registered for searches"
-    search = Search.of(op, *(v.type for v in node.present()))
+    search = Search.of(op_of(node, SearchSorted), *(v.type for v in node.present()))
     lines, n, count = search.lines, search.n, search.count
     b = ir.new_function(module, KERNEL, name)
     if lines * count == 0:

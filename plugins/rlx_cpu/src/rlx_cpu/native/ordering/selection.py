@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rlx_core.codegen.ordering import Keys
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, Variable, constant, declare, splat, suffix, width
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.build import I32, I64, Variable, splat
+from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.llvm.ir.numbers import constant, suffix, width
 from rlx_cpu.native.llvm.simd import counting, index, offset
-from rlx_cpu.native.ordering.order_keys import key_type, load_keys
+from rlx_cpu.native.ordering.order_keys import KeyRow, key_type, load_keys
 from rlx_cpu.native.ordering.radix import WORD, Radix
 from rlx_cpu.native.ordering.ranks import Ranks
 
@@ -50,21 +50,8 @@ class PositionList:
 
 
 @frozen
-class SelectionRow:
-    """A row of `n` elements that is read once, a vector of keys at a time."""
-
-    isa: Isa
-    keys: Keys
-    n: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of an element."""
-        return self.keys.dtype.itemsize
-
-    @property
-    def lanes(self) -> int:
-        return self.isa.lanes(self.keys.dtype)
+class SelectionRow(KeyRow):
+    """A row that is read once, a vector of keys at a time."""
 
     def scan(
         self, b: ir.IRBuilder, row: ir.LlvmValue, start: int, see: Callable[[ir.LlvmValue, ir.LlvmValue], None]

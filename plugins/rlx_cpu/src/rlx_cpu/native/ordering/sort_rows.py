@@ -8,12 +8,10 @@ from rlx_core.codegen.ordering import Sorting
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
-from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.sorting import ArgSort, Sort, TopK
 from rlx_core.pipeline.kernels import condition
-from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.contract import Call, Emitted, KernelForm
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
@@ -31,45 +29,11 @@ def has_words(node: Node) -> bool:
     return not isinstance(size, int) or size < 1 << 32
 
 
-@frozen(eq=False)
-class SortForm:
-    """Sorting any number of lines, and lines of any length that are sorted digit by digit."""
-
-    problem: SortProblem
-    op: Op
-
-    @property
-    def key(self) -> str:
-        p = self.problem
-        return f"{p.sorting!r} {p.is_cut} {p.has_wide_digits}"
-
-    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
-        """See `SizedForm.call`."""
-        (x,), problem = layout.required(0), self.problem
-        known = SortProblem.of(self.op, x.type, layout.results[0].type, problem.row.isa)
-        if known.is_cut != problem.is_cut:
-            return None
-        if not is_known(problem.row.n) and not (
-            isinstance(known.way, Radix) and known.way.is_wide is problem.has_wide_digits
-        ):
-            return None
-        return Call(
-            sizes, known.workspace, uses_threads=known.uses_threads, parts=max(known.parts, int(not known.is_cut))
-        )
-
-    def emit(self, module: ir.Module, name: str) -> Emitted:
-        """See `SizedForm.emit`."""
-        write_sort(module, self.problem, name)
-        return Emitted(name, workspace=1)  # passed in every call
-
-
-def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortForm | None:
-    """Finds the form of a sorting."""
+def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> KernelForm | None:
+    """Finds the form of a sorting of any number of lines, and of lines of any length that are sorted digit by digit."""
     (x,), (lying,) = node.present(), layout.required(0)
-    sorting, known = (
-        Sorting.of(node.op, x.type, node.types[0]),
-        SortProblem.of(node.op, lying.type, layout.results[0].type, isa),
-    )
+    sorting = Sorting.of(node.op, x.type, node.types[0])
+    known = SortProblem.of(node.op, lying.type, layout.results[0].type, isa)
     is_wide = None
     if not is_known(sorting.n):
         is_few = sorting.kept != sorting.n
@@ -80,7 +44,24 @@ def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortF
         return None  # the number of kept elements decides the algorithm
     if not is_known(sorting.inner) or (is_known(sorting.kept) and sorting.kept == 0):
         return None
-    return SortForm(SortProblem(SelectionRow(isa, sorting.keys, sorting.n), sorting, known.is_cut, is_wide), node.op)
+    problem = SortProblem(SelectionRow(isa, sorting.keys, sorting.n), sorting, known.is_cut, is_wide)
+
+    def call(layout: Layout, sizes: DimBinding) -> Call | None:
+        (x,) = layout.required(0)
+        known = SortProblem.of(node.op, x.type, layout.results[0].type, isa)
+        if known.is_cut != problem.is_cut:
+            return None
+        is_wide = known.way.is_wide if isinstance(known.way, Radix) else None
+        if not is_known(sorting.n) and is_wide is not problem.has_wide_digits:
+            return None
+        parts = max(known.parts, int(not known.is_cut))
+        return Call(sizes, known.workspace, uses_threads=known.uses_threads, parts=parts)
+
+    def emit(module: ir.Module, name: str) -> Emitted:
+        write_sort(module, problem, name)
+        return Emitted(name, workspace=1)  # passed in every call
+
+    return KernelForm(f"{sorting!r} {problem.is_cut} {problem.has_wide_digits}", call, emit)
 
 
 native.register(Sort, ArgSort, TopK, when=has_words, accepts_strides=False, name="sort", sized=sized_sort)(emit_sort)

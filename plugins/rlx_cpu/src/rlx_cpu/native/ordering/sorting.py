@@ -105,10 +105,8 @@ class SortProblem:
     @property
     def uses_threads(self) -> bool:
         """Whether threads share it, for known sizes."""
-        s, is_large = (
-            self.sorting,
-            self.sorting.lines * self.row.n * self.row.size >= self.row.isa.machine.serial_nbytes,
-        )
+        s, row = self.sorting, self.row
+        is_large = s.lines * row.n * row.size >= row.isa.machine.serial_nbytes
         return is_large and (self.is_cut or s.outer * self.blocks > 1)
 
     @property
@@ -258,14 +256,10 @@ def write_sort(module: ir.Module, problem: SortProblem, name: str) -> None:
     scratch = offset(b, pointer_at(b, buffers, len(problem.sizes)), (thread, aligned(problem.workspace)))
 
     def pointers(outer: ir.LlvmValue, block: ir.LlvmValue) -> tuple[ir.LlvmValue, ...]:
+        inner, lines = problem.sorting.inner, problem.unit_lines
         shapes = zip(problem.sizes, problem.lengths, strict=True)
         return tuple(
-            offset(
-                b,
-                pointer_at(b, buffers, k),
-                (outer, n * problem.sorting.inner * size),
-                (block, problem.unit_lines * size),
-            )
+            offset(b, pointer_at(b, buffers, k), (outer, n * inner * size), (block, lines * size))
             for k, (size, n) in enumerate(shapes)
         )
 

@@ -20,7 +20,6 @@ from rlx_core.tuning.problem import Candidate, TuningProblem
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.llvm.optimise import new_module
-from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import product_of
@@ -81,11 +80,8 @@ def _is_reproducible(layout: Layout) -> bool:
 
 def plan_of(function: Function, isa: Isa) -> ProductPlan:
     """Return the plan of a function's product."""
-    product = product_of(function.layout)
-    (b,) = function.layout.required(1)
-    words = Words.of(new_module("tuning"), isa, product.factors, product.dtype.accumulator)
-    keeps_result = isinstance(function.node.op, FusedMatMulEpilogue)
-    return ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)
+    layout, keeps_result = function.layout, isinstance(function.node.op, FusedMatMulEpilogue)
+    return ProductPlan.of(new_module("tuning"), isa, product_of(layout), layout, keeps_result=keeps_result)
 
 
 def _schedule(plan: ProductPlan) -> Hashable:

@@ -101,11 +101,6 @@ def add(simd: Simd, operand: EpilogueOperand) -> Stage:
     return stage
 
 
-def activation(function: Callable[[ir.IRBuilder, ir.LlvmValue], ir.LlvmValue]) -> Stage:
-    """Apply a function of one variable."""
-    return lambda b, value, position: function(b, value)
-
-
 def _spread(b: ir.IRBuilder, stored: Stored, place: ir.LlvmValue, stride: int, position: TileElements) -> ir.LlvmValue:
     """Load elements with a stride of `stride` bytes; lanes beyond the end repeat the first."""
     simd = stored.simd

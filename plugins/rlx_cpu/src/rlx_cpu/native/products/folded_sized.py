@@ -16,11 +16,10 @@ from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.system.records import evolve, frozen
-from rlx_cpu.native.contract import Call, EmitSized, Emitted
+from rlx_cpu.native.contract import Call, EmitSized
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
-from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import (
     DEPTH,
@@ -28,43 +27,34 @@ from rlx_cpu.native.products.gemm_sized import (
     GROUP,
     TILES,
     EpilogueOf,
-    ProductCode,
+    ProductForm,
     sources_of,
 )
 from rlx_cpu.native.products.gemm_tiles import Blocks, tile_for
+from rlx_cpu.native.table import op_of
 
 FEWEST_ROWS: Final = ENOUGH_ROWS
 """Rows of an image from which tiles end with it: of fewer, too many would be low."""
 
 
 @frozen(eq=False)
-class FoldedForm:
-    """A convolution product for any number of images.
-
-    Attributes:
-        code: The code, with a layout for all sizes.
-    """
-
-    code: ProductCode
+class FoldedForm(ProductForm):
+    """A convolution product for any number of images, with a layout for all sizes."""
 
     @property
     def key(self) -> str:
-        plan = self.code.plan
-        return f"{self.code.node.op!r} {self.code.layout!r} {plan.product!r} {plan.keeps_result} {plan.sources}"
+        plan = self.plan
+        return f"{self.node.op!r} {self.layout!r} {plan.product!r} {plan.keeps_result} {plan.sources}"
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        plan, most_rows = self.code.plan, self.code.blocks.rows.most
-        strides, known = layout_sizes(self.code.layout, layout), of_size(plan.product, sizes)
+        plan, most_rows = self.plan, self.blocks.rows.most
+        strides, known = layout_sizes(self.layout, layout), of_size(plan.product, sizes)
         if strides is None or not (known.m and known.k) or sources_of(plan, known) != plan.sources:
             return None
         plain = evolve(plan, product=known, symbolic_blocks=None)
         rows = cut(known.m, most_rows) if most_rows else plain.tiles[0]
-        return self.code.call(known, rows, DimBinding({**sizes.sizes, **strides}))
-
-    def emit(self, module: ir.Module, name: str) -> Emitted:
-        """See `SizedForm.emit`."""
-        return self.code.emit(module, name)
+        return self.call_of(known, rows, DimBinding({**sizes.sizes, **strides}))
 
 
 def of_size(product: MatrixProduct, sizes: DimBinding) -> MatrixProduct:
@@ -85,31 +75,35 @@ def sized_folded(epilogue: EpilogueOf) -> EmitSized:
         product = product_of(node, lying)
         if product is None or 0 in (product.n, sizes.bind(product.m), sizes.bind(product.k)):
             return None
-        op, (b,) = node.op, layout.required(1)
-        assert isinstance(op, FoldedMatMul), "registered for it alone"
-        words = Words.of(ir.Module("form"), isa, product.factors, product.dtype.accumulator)
-        plan = ProductPlan(of_size(product, sizes), words, isa, b.is_bound, b.is_held, op.region is not None)
+        keeps_result = op_of(node, FoldedMatMul).region is not None
+        known = of_size(product, sizes)
+        plan = ProductPlan.of(ir.Module("form"), isa, known, layout, keeps_result=keeps_result)
         sources = sources_of(plan, plan.product)
         blocks = blocks_of(evolve(plan, product=product))
         form_plan = evolve(plan, product=product, symbolic_blocks=blocks, sources=sources)
-        return FoldedForm(ProductCode(node, lying, form_plan, epilogue))
+        return FoldedForm(node, lying, form_plan, epilogue)
 
     return form
 
 
 def product_of(node: Node, lying: Layout) -> MatrixProduct | None:
     """The product of an unknown number of images; `None` where something else is unknown, or a stride."""
-    op, (a, b) = node.op, lying.required(0, 1)
-    assert isinstance(op, FoldedMatMul), "registered for it alone"
-    rows = a.type.rank - op.axes
+    a, b = lying.required(0, 1)
+    rows = a.type.rank - op_of(node, FoldedMatMul).axes
     counted = {axis for axis, size in enumerate(a.type.shape) if not is_known(size)}
     is_open = any(
         not is_known(stride) for place in (*lying.operands, *lying.results) if place for stride in place.strides
     )
     if is_open or not is_known(b.type.shape[1]) or counted not in ({0}, {rows}):
         return None
-    product = MatrixProduct.of_axes(a, b, lying.results[0], op.axes)
+    product = product_of_windows(node, lying)
     return with_images_apart(product, a.type.shape[0], a.strides[0]) if counted == {0} else product
+
+
+def product_of_windows(node: Node, layout: Layout) -> MatrixProduct:
+    """The product of a layout."""
+    a, b = layout.required(0, 1)
+    return MatrixProduct.of_axes(a, b, layout.results[0], op_of(node, FoldedMatMul).axes)
 
 
 def with_images_apart(product: MatrixProduct, images: Dim, stride: int) -> MatrixProduct:

@@ -8,7 +8,6 @@ once.
 from __future__ import annotations
 
 from rlx_core.codegen.epilogue import Pointwise, pointwise
-from rlx_core.codegen.loads import OperandLoad
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import MatrixProduct, MatrixStrides
 from rlx_core.ir.dtypes import DType
@@ -22,22 +21,15 @@ from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, pointer_at
-from rlx_cpu.native.llvm.words import Words
-from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, activation, add
+from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, add
 from rlx_cpu.native.products.gemm_driver import GemmEmitter, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import product_of, sized_product
 from rlx_cpu.native.products.microkernel import nothing_follows
-from rlx_cpu.native.products.panel_load import PanelLoad
 from rlx_cpu.native.scalars.table import NATIVE
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import native, op_of
 
 HALVES_AND_FLOATS = "f16 bf16 f32 f64"
-
-
-def sums_dtype(result: DType) -> DType:
-    """The dtype of the sums behind a result."""
-    return result.accumulator
 
 
 @native.register(
@@ -50,20 +42,18 @@ def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -
 
 def activation_code(op: Op, result: DType) -> Pointwise | None:
     """The code of an activation on the sums behind a result."""
-    return pointwise(NATIVE, op, (TensorType(sums_dtype(result), (1,)),))
+    return pointwise(NATIVE, op, (TensorType(result.accumulator, (1,)),))
 
 
 @condition("an activation whose steps have vector code, or none", asks_sizes=False)
 def has_vector_activation(node: Node) -> bool:
-    assert isinstance(node.op, FusedMatMulBiasAct), "registered for it alone"
-    return node.op.activation is None or activation_code(node.op.activation, node.type.dtype) is not None
+    op = op_of(node, FusedMatMulBiasAct)
+    return op.activation is None or activation_code(op.activation, node.type.dtype) is not None
 
 
 def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
     """Bias and activation on the sums."""
-    op = node.op
-    (bias_place,) = layout.required(2)
-    assert isinstance(op, FusedMatMulBiasAct), "registered for it alone"
+    op, (bias_place,) = op_of(node, FusedMatMulBiasAct), layout.required(2)
     by_column = MatrixStrides.of_row(bias_place).by_column
 
     def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
@@ -73,7 +63,7 @@ def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
             return stages
         function = activation_code(op.activation, simd.dtype)
         assert function is not None, "the row refuses other activations"
-        return stages.then(activation(lambda b, x: function.apply(b, NATIVE, x)[0]), is_long=function.is_long)
+        return stages.then(lambda b, x, _: function.apply(b, NATIVE, x)[0], is_long=function.is_long)
 
     return epilogue
 
@@ -96,39 +86,15 @@ def emit_product(
     isa: Isa,
     name: str,
     epilogue: MakeEpilogue,
+    product: MatrixProduct | None = None,
     *,
-    axes: int | None = None,
     keeps_result: bool = False,
 ) -> Emitted:
-    """The product of the first two operands into the first result, then `epilogue`.
+    """The product of the first operand and the second, or a load of the next ones, into the first result, then `epilogue`.
 
     Args:
-        axes: Number of summed axes of the first operand, if it is no matrix.
+        product: By default the product of the first two operands as matrices.
         keeps_result: Whether an operand that the epilogue reads may lie in the result's bytes.
     """
-    a, b = layout.required(0, 1)
-    product = product_of(layout) if axes is None else MatrixProduct.of_axes(a, b, layout.results[0], axes)
-    words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
-    plan = ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)
+    plan = ProductPlan.of(module, isa, product or product_of(layout), layout, keeps_result=keeps_result)
     return GemmEmitter(plan, layout, name, epilogue).emit()
-
-
-def emit_loaded_product(
-    module: ir.Module,
-    layout: Layout,
-    isa: Isa,
-    name: str,
-    epilogue: MakeEpilogue,
-    load: OperandLoad,
-    *,
-    keeps_result: bool = False,
-) -> Emitted:
-    """The product of the first operand and a load of the next ones into the first result, then `epilogue`."""
-    (a,) = layout.required(0)
-    product = MatrixProduct.of_load(a, load, layout.results[0])
-    words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
-    plan = ProductPlan(product, words, isa, is_bound=False, is_held=False, keeps_result=keeps_result)
-    buffers = len(layout.operands) + len(layout.results)
-    is_empty = not (product.m and product.n and product.entries and product.k)
-    panels = None if is_empty else PanelLoad.of(plan, module, name, buffers)
-    return GemmEmitter(plan, layout, name, epilogue, panels).emit()

@@ -72,52 +72,43 @@ class Common:
     words: tuple[Expr, ...]
 
 
-@frozen(eq=False)
-class CommonWork:
-    """A product whose items are done by the function of its kind."""
+def call_common(
+    plan: ProductPlan,
+    kind: GemmKind,
+    b: ir.IRBuilder,
+    addresses: GemmBuffers,
+    part: ir.LlvmValue,
+    parts: ir.LlvmValue,
+    kernels: Mapping[tuple[int, int], ir.Function],
+) -> None:
+    """Do a part's share of the items of a product by the function of its kind.
 
-    plan: ProductPlan
-    kind: GemmKind
-
-    def call(
-        self,
-        b: ir.IRBuilder,
-        name: str,
-        addresses: GemmBuffers,
-        part: ir.LlvmValue,
-        parts: ir.LlvmValue,
-        kernels: Mapping[tuple[int, int], ir.Function],
-    ) -> None:
-        """Do a part's share of the items.
-
-        Args:
-            name: Name of the calling function.
-            kernels: The inner loops by rows and vectors.
-        """
-        common, tiles = common_of(self.kind), self.plan.blocks
-        function = b.module.borrowed(common.name, common.module)
-        binding = numbers_of(self.plan)
-        words = [binding.bind(word).__index__() for word in common.words]
-        table = b.module.data(f"{name}.numbers", struct.pack(f"<{len(words)}q", *words))
-        rows, panels = ((cut.sizes[0], cut.sizes[-1]) for cut in (tiles.rows, tiles.panels))
-        places = [kernels[height, width] for height in rows for width in panels]
-        assert addresses.panels is not None, "panels are packed"
-        b.call(function, [addresses.buffers, part, parts, addresses.a, addresses.panels, addresses.c, table, *places])
+    Args:
+        kernels: The inner loops by rows and vectors.
+    """
+    common, tiles = common_of(kind), plan.blocks
+    function = b.module.borrowed(common.name, common.module)
+    binding = numbers_of(plan)
+    words = [binding.bind(word).__index__() for word in common.words]
+    table = b.module.data(f"{b.function.name}.numbers", struct.pack(f"<{len(words)}q", *words))
+    rows, panels = ((cut.sizes[0], cut.sizes[-1]) for cut in (tiles.rows, tiles.panels))
+    places = [kernels[height, width] for height in rows for width in panels]
+    assert addresses.panels is not None, "panels are packed"
+    b.call(function, [addresses.buffers, part, parts, addresses.a, addresses.panels, addresses.c, table, *places])
 
 
-def common_work(plan: ProductPlan) -> CommonWork | None:
-    """Return the library function's call for a product; `None` if the product needs a specialised driver."""
+def kind_of(plan: ProductPlan) -> GemmKind | None:
+    """Return the kind of a product that the library function does; `None` if it needs a specialised driver."""
     p = plan.product
     is_plain = plan.symbolic_blocks is None and not p.batch and plan.panels == "ahead" and plan.rows == "direct"
     if not is_plain or plan.sharers == 0 or plan.parks_sums or plan.has_memory or len(plan.runs) > 1:
         return None
     if plan.words.per_word != 1 or p.c.by_column != p.dtype.itemsize:
         return None
-    kind = GemmKind(
+    return GemmKind(
         plan.isa, plan.words.simd.module.triple, p.factors, p.dtype,
         len(p.lines), len(p.result_lines), plan.run is not None, plan.vector_nbytes,
     )  # fmt: skip
-    return CommonWork(plan, kind)
 
 
 @cache
@@ -159,7 +150,7 @@ def plan_of(kind: GemmKind, module: ir.Module) -> ProductPlan:
     rows, panels = unknown_cut("rows", is_in_lines=bool(kind.lines)), unknown_cut("panels")
     blocks = Blocks(rows, panels, unknown("depth"), unknown("row_tiles"), unknown("panel_group"), words.simd.lanes)
     sources = OperandSources("ahead", "direct", owns_rows=False, sharers=unknown("sharers"))
-    return ProductPlan(product, words, kind.isa, True, False, False, blocks, sources)
+    return ProductPlan(product, words, kind.isa, False, False, blocks, sources)
 
 
 def numbers_of(plan: ProductPlan) -> DimBinding:

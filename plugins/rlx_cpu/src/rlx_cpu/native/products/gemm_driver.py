@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from rlx_core.codegen.places import Layout
 from rlx_core.system.records import frozen
@@ -14,12 +15,12 @@ from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, 
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.products.entries import b_offset, entry_offset
 from rlx_cpu.native.products.epilogue import GemmEpilogue
-from rlx_cpu.native.products.gemm_common import common_work
+from rlx_cpu.native.products.gemm_common import call_common, kind_of
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_rows import PACKED_STEPS, PackedRows, row_strides
 from rlx_cpu.native.products.gemm_tiles import UNROLL, chains_of
 from rlx_cpu.native.products.gemm_work import GemmBuffers, Work
-from rlx_cpu.native.products.inner_loops import Inside
+from rlx_cpu.native.products.inner_loops import call_function
 from rlx_cpu.native.products.microkernel import Microkernel, ResultTile, Right, Runs
 from rlx_cpu.native.products.panel_load import PanelLoad
 
@@ -36,25 +37,28 @@ class GemmEmitter:
     name: str
     epilogue: MakeEpilogue
 
-    load: PanelLoad | None = None
-
     @property
     def work(self) -> Work:
-        return Work(self.plan, self.load)
+        return Work(self.plan)
 
     def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.product
+        is_empty = plan.symbolic_blocks is None and not (p.m and p.n and p.entries)
+        load = None
+        if p.load is not None and p.k and not is_empty:
+            buffers_count = len(self.layout.operands) + len(self.layout.results)
+            load = PanelLoad.of(plan, plan.words.simd.module, self.name, buffers_count)
         b = ir.new_function(plan.words.simd.module, KERNEL, self.name)
-        if plan.symbolic_blocks is None and not (p.m and p.n and p.entries):
+        if is_empty:
             b.ret_void()
             return Emitted(self.name, uses_threads=False)
         buffers, part, parts, thread = b.function.args
         addresses, kernels = self._addresses(b, buffers, thread), self._microkernels()
-        common = common_work(plan)
-        if common is not None:
-            common.call(b, self.name, addresses, part, parts, kernels)
+        kind = kind_of(plan)
+        if kind is not None:
+            call_common(plan, kind, b, addresses, part, parts, kernels)
         else:
-            self.work.items(b, addresses, part, parts, Inside(plan, kernels))
+            Work(plan, load).items(b, addresses, part, parts, partial(call_function, plan, kernels))
             if plan.is_outer:
                 b.function.attributes.add(OUTER)
         b.ret_void()
@@ -62,8 +66,8 @@ class GemmEmitter:
         hoisted: tuple[HoistedPack, ...] = ()
         if plan.panels == "ahead":
             packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.form, plan.blocks.widths),)
-        elif self.load is not None:
-            packs = self.load.packs
+        elif load is not None:
+            packs = load.packs
         elif plan.panels == "held":
             hoisted = (HoistedPack(1, plan.packed_nbytes * p.b_entries, self._before_loop()),)
         return Emitted(
@@ -139,7 +143,7 @@ class GemmEmitter:
     def _microkernels(self) -> dict[tuple[int, int], ir.Function]:
         """The inner loop for every height and width that occurs."""
         plan, p, words, tiles = self.plan, self.plan.product, self.plan.words, self.plan.blocks
-        partial = p.n % words.simd.lanes != 0
+        is_partial = p.n % words.simd.lanes != 0
         is_direct = plan.panels == "direct"
         # Blocks of K are multiples of the unrolled length wherever their depth is a run-time argument.
         depth = tiles.depth if plan.symbolic_blocks is None and plan.splits_depth else 0
@@ -157,13 +161,13 @@ class GemmEmitter:
                     right=Right(
                         p.b.by_row * words.per_word if is_direct else vectors * plan.vector_nbytes,
                         words.stored.itemsize if is_direct else plan.vector_nbytes,
-                        is_masked=partial and is_direct,
+                        is_masked=is_partial and is_direct,
                         makes_words=plan.makes_words,
                     ),
                     result=ResultTile(
                         plan.result,
                         (p.c.by_row, p.c.by_column),
-                        columns=p.n if partial else None,
+                        columns=p.n if is_partial else None,
                         sums_stride=vectors * words.nbytes if plan.parks_sums else None,
                         is_prefetched=plan.prefetches_result,
                     ),

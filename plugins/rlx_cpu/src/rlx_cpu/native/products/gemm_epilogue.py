@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from rlx_core.codegen.epilogue import Pointwise, reason_against, region_function
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.codegen.product import MatrixProduct, is_uneven, sizes_of
+from rlx_core.codegen.product import is_uneven, sizes_of
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
@@ -28,13 +28,13 @@ from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at, times
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, Stage, TileElements
-from rlx_cpu.native.products.folded_sized import sized_folded
+from rlx_cpu.native.products.folded_sized import product_of_windows, sized_folded
 from rlx_cpu.native.products.gemm import emit_product
 from rlx_cpu.native.products.gemm_driver import MakeEpilogue
 from rlx_cpu.native.products.gemm_sized import Lying, product_of, sized_product
 from rlx_cpu.native.products.microkernel import nothing_follows
 from rlx_cpu.native.scalars.table import NATIVE
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import native, op_of
 
 OTHERS = tuple(range(2, 18))
 """The operands after the two factors."""
@@ -80,9 +80,9 @@ def tensors_of(layout: Layout, factors: int = 2) -> tuple[Lying, ...] | None:
 
 def region_after(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
     """The region of a product on its sums; arguments as for `epilogue_of`."""
-    op = node.op
-    assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
-    return epilogue_of(op.region, node, layout, product_of(layout).m, prefetched_nbytes=prefetched_nbytes)
+    return epilogue_of(
+        op_of(node, FusedMatMulEpilogue).region, node, layout, product_of(layout).m, prefetched_nbytes=prefetched_nbytes
+    )
 
 
 @native.register(
@@ -102,13 +102,11 @@ def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, nam
 
 def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
     """The region of a product of windows on its sums; arguments as for `epilogue_of`."""
-    assert isinstance(node.op, FoldedMatMul), "registered for it alone"
-    if node.op.region is None:
+    op, product = op_of(node, FoldedMatMul), product_of_windows(node, layout)
+    if op.region is None:
         return nothing_follows
-    a, b = layout.required(0, 1)
-    product = MatrixProduct.of_axes(a, b, layout.results[0], node.op.axes)
     line = product.width if product.lines else 0
-    return epilogue_of(node.op.region, node, layout, 0, line, prefetched_nbytes=prefetched_nbytes)
+    return epilogue_of(op.region, node, layout, 0, line, prefetched_nbytes=prefetched_nbytes)
 
 
 @native.register(
@@ -122,10 +120,11 @@ def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | No
 )
 def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels and over rows that are read where they lie, the region on the sums."""
-    op = node.op
-    assert isinstance(op, FoldedMatMul), "registered for it alone"
     epilogue = region_of_windows(node, layout, prefetched_nbytes=isa.machine.l2_nbytes)
-    return emit_product(module, layout, isa, name, epilogue, axes=op.axes, keeps_result=op.region is not None)
+    keeps_result = op_of(node, FoldedMatMul).region is not None
+    return emit_product(
+        module, layout, isa, name, epilogue, product_of_windows(node, layout), keeps_result=keeps_result
+    )
 
 
 def epilogue_of(

@@ -6,6 +6,8 @@ lie, a vector at a time where the columns of B are neighbours.
 
 from __future__ import annotations
 
+from functools import partial
+
 from rlx_core.codegen.cuts import Cut, cut
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import MatrixProduct
@@ -68,7 +70,16 @@ class _Integers:
                 above = offset(b, right, entry_offset(b, p, entry, p.b), (column, p.b.by_column))
                 out = offset(b, c, entry_offset(b, p, entry, p.c), (row, p.c.by_row), (column, p.c.by_column))
                 for rows in by_size(b, self.rows, tile):
-                    self._tile(b, rows, left, above, out, b.sub(index(p.n), column))
+                    columns = b.sub(index(p.n), column)
+                    sums = partial(self._sums, b, rows, left, above, out)
+                    if p.n % simd.lanes == 0:
+                        sums(None)
+                        continue
+                    with b.if_else(b.icmp_signed(">=", columns, index(simd.lanes))) as (full, remainder):
+                        with full:
+                            sums(None)
+                        with remainder:
+                            sums(columns)
         b.ret_void()
         parts_of_it = max(1, min(MOST_PARTS, items, products // simd.isa.machine.products.part_products))
         return Emitted(
@@ -77,25 +88,6 @@ class _Integers:
             parts=parts_of_it,
             notes={"tile": f"{self.rows.size}x{simd.lanes}"},
         )
-
-    def _tile(
-        self,
-        b: ir.IRBuilder,
-        rows: int,
-        left: ir.LlvmValue,
-        above: ir.LlvmValue,
-        out: ir.LlvmValue,
-        columns: ir.LlvmValue,
-    ) -> None:
-        """The sums of a tile; `columns` are left of the result, which may be fewer than a vector has."""
-        if self.product.n % self.simd.lanes == 0:
-            self._sums(b, rows, left, above, out, None)
-            return
-        with b.if_else(b.icmp_signed(">=", columns, index(self.simd.lanes))) as (full, partial):
-            with full:
-                self._sums(b, rows, left, above, out, None)
-            with partial:
-                self._sums(b, rows, left, above, out, columns)
 
     def _sums(
         self,
@@ -106,6 +98,7 @@ class _Integers:
         out: ir.LlvmValue,
         columns: ir.LlvmValue | None,
     ) -> None:
+        """The sums of a tile; `columns` are left of the result if those are fewer than a vector has."""
         p, simd = self.product, self.simd
         zero = ir.LlvmConstant(simd.vector, [ir.LlvmConstant(simd.element, 0)] * simd.lanes)
         sums = [Variable.new(b, simd.vector) for _ in range(rows)]

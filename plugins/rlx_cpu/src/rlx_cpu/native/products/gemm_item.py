@@ -86,7 +86,7 @@ class Item:
                         a, panel_place, c, sums, next_panel, count, is_first, is_last,
                         self.entry, tile.row, column, self.buffers, run,
                     )  # fmt: skip
-                    self.kernels.call(b, tile, panel, arguments, partial(self._prefetched, b, next_panel, tile, count))
+                    self.kernels(b, tile, panel, arguments, partial(self._prefetched, b, next_panel, tile, count))
 
     def _panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, k0: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Return the address of a panel's rows from word `k0` on, and its first column."""
@@ -127,16 +127,13 @@ class Item:
         plan = self.plan
         assert self.packed is not None, "panels are packed"
         if plan.panels in AT_HAND:
-            return self.work.panel(b, panel, self._packed_matrix(b))
+            matrix = self.packed
+            if self.product.batch:
+                matrix = offset(b, matrix, (b_entry(b, self.product, self.entry), plan.packed_nbytes))
+            return self.work.panel(b, panel, matrix)
         panels = plan.blocks.panels
         before = b.sub(start_of(b, panels, panel), start_of(b, panels, self.panel_range[0]))
         return offset(b, self.packed, (before, plan.vector_nbytes * plan.k))
-
-    def _packed_matrix(self, b: ir.IRBuilder) -> ir.LlvmValue:
-        assert self.packed is not None, "panels are packed"
-        if not self.product.batch:
-            return self.packed
-        return offset(b, self.packed, (b_entry(b, self.product, self.entry), self.plan.packed_nbytes))
 
     def _rows(self, b: ir.IRBuilder, tile: RowTile, k0: ir.LlvmValue, count: ir.LlvmValue) -> ir.LlvmValue:
         """Return the address of a tile's part of A, from word `k0` on."""

@@ -12,15 +12,17 @@ from math import prod
 from typing import Final, Literal
 
 from rlx_core.codegen.cuts import Cut
+from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import Axes, MatrixProduct
 from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
+from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
-from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, chains_of, depth_of, tiles_of
+from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, chains_of, depth_of, grouped, tiles_of
 
 Panels = Literal["ahead", "held", "shared", "packed", "loaded", "direct"]
 """The origin of panels of B: packed when it was bound, before the loop around the product, by all threads before, by each
@@ -78,7 +80,6 @@ class ProductPlan:
 
     Attributes:
         words: The operand type of the inner loop.
-        is_bound: Whether B is the same in every run.
         is_held: Whether it is invariant in a loop around the product.
         keeps_result: Whether C must not be written before a sum is complete: the epilogue reads operands in the same memory.
         symbolic_blocks: The blocking, if the caller knows the sizes and passes it in every call.
@@ -88,11 +89,20 @@ class ProductPlan:
     product: MatrixProduct
     words: Words
     isa: Isa
-    is_bound: bool
     is_held: bool
     keeps_result: bool
     symbolic_blocks: Blocks | None = None
     sources: OperandSources | None = None
+
+    @classmethod
+    def of(
+        cls, module: ir.Module, isa: Isa, product: MatrixProduct, layout: Layout, *, keeps_result: bool
+    ) -> ProductPlan:
+        """Return the choices for a product of the first operand of a layout, and of the second or a load."""
+        words = Words.of(module, isa, product.factors, product.dtype.accumulator)
+        b = layout.operands[1]
+        is_held = product.load is None and b is not None and b.is_held
+        return cls(product, words, isa, is_held, keeps_result)
 
     @property
     def sizes(self) -> ProductSizes:
@@ -190,7 +200,7 @@ class ProductPlan:
         p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
         if p.load is not None:
             return p.k > 0
-        if self.is_bound or self.packs_once:
+        if p.is_bound or self.packs_once:
             return False
         is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes or self.has_long_sums
         is_direct = is_near and p.b.by_column == itemsize and self.is_even
@@ -201,7 +211,7 @@ class ProductPlan:
         """Whether B is packed before the loop around the product."""
         p = self.product
         nbytes = p.b_entries * self.k * p.n * self.words.itemsize
-        return p.k > 0 and self.is_held and not self.is_bound and nbytes <= self.sizes.held_nbytes
+        return p.k > 0 and self.is_held and not p.is_bound and nbytes <= self.sizes.held_nbytes
 
     @property
     def has_long_sums(self) -> bool:
@@ -216,9 +226,12 @@ class ProductPlan:
 
     @property
     def _blocks(self) -> Blocks:
-        p = self.product
-        return self.symbolic_blocks or blocks(
-            p.entries, p.width, p.n, self.k, self.words.simd.dtype, self.isa, lines=self.lines, run=self.run,
+        if self.symbolic_blocks is not None:
+            return self.symbolic_blocks
+        (rows, panels), dtype = self.tiles, self.words.simd.dtype
+        depth = depth_of(self.k, dtype, self.isa, is_short=rows.pieces == 2, run=self.run)
+        return grouped(
+            self.product.entries, rows, panels, depth, dtype, self.isa,
             packs_rows=self.owns_rows, packs_panels=self.packs_panels,
         )  # fmt: skip
 
@@ -265,7 +278,7 @@ class ProductPlan:
         if self.packs_once:
             return "held"
         if not self.packs_panels:
-            return "ahead" if self.is_bound and p.k else "direct"
+            return "ahead" if p.is_bound and p.k else "direct"
         is_small = p.b_entries * self.packed_nbytes <= self.sizes.shared_nbytes
         return "shared" if is_small and self.blocks.row_items > 1 else "packed"
 
@@ -284,7 +297,7 @@ class ProductPlan:
     def packed_nbytes(self) -> int:
         """Bytes of one matrix B in panels."""
         tiles, itemsize = self.blocks, self.words.itemsize
-        if self.is_bound and not self.words.is_pair:
+        if self.product.is_bound and not self.words.is_pair:
             itemsize = self.words.stored.itemsize
         return tiles.columns * self.k * itemsize
 
@@ -413,7 +426,7 @@ class ProductPlan:
         share stays in its cache.
         """
         p = self.product
-        is_apart = self.is_held or not self.is_bound
+        is_apart = self.is_held or not p.is_bound
         if self.symbolic_blocks is not None:
             return self.panels == "packed"
         return bool(self.own_panels) or (is_apart and self.rows == "direct" and p.n > p.m)

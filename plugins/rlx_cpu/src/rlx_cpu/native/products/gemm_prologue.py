@@ -16,13 +16,13 @@ from rlx_core.pipeline.kernels import Condition
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.products.gemm import emit_loaded_product
+from rlx_cpu.native.products.gemm import emit_product
 from rlx_cpu.native.products.gemm_driver import MakeEpilogue
 from rlx_cpu.native.products.gemm_epilogue import epilogue_of, tensors_of
-from rlx_cpu.native.products.gemm_sized import Lying, ProductForm, sized_load
+from rlx_cpu.native.products.gemm_sized import Lying, MatrixForm, form_of
 from rlx_cpu.native.products.microkernel import nothing_follows
 from rlx_cpu.native.scalars.table import NATIVE
-from rlx_cpu.native.table import native
+from rlx_cpu.native.table import native, op_of
 
 DTYPES = ("f32", "f64")
 """Dtypes of the product: loads compute their words."""
@@ -42,8 +42,7 @@ def reason_of(op: FusedMatMulPrologue, operands: tuple[TensorType, ...]) -> str 
 
 def reason_at(node: Node) -> str | None:
     """Return why a node has no native product; `None` if it has one."""
-    assert isinstance(node.op, FusedMatMulPrologue), "registered for it alone"
-    return reason_of(node.op, tuple(v.type for v in node.present()))
+    return reason_of(op_of(node, FusedMatMulPrologue), tuple(v.type for v in node.present()))
 
 
 has_load = Condition(
@@ -56,45 +55,46 @@ has_load = Condition(
 
 def loads_of(node: Node) -> int:
     """Return the number of arrays that the load of a node reads."""
-    assert isinstance(node.op, FusedMatMulPrologue), "registered for it alone"
-    return node.op.load.inputs
+    return op_of(node, FusedMatMulPrologue).load.inputs
 
 
-def load_at(node: Node, layout: Layout) -> OperandLoad:
-    """Return the load of a node's weight."""
-    assert isinstance(node.op, FusedMatMulPrologue), "registered for it alone"
-    return OperandLoad.of(node.op.load, layout.operands[1 : 1 + node.op.load.inputs])
+def product_at(node: Node, layout: Layout) -> MatrixProduct:
+    """Return the product of a node's first operand and its load."""
+    load, (x,) = op_of(node, FusedMatMulPrologue).load, layout.required(0)
+    return MatrixProduct.of_load(x, OperandLoad.of(load, layout.operands[1 : 1 + load.inputs]), layout.results[0])
 
 
 def region_after(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
     """The region of a product with a load on its sums; arguments as for `epilogue_of`."""
-    op, (x,) = node.op, layout.required(0)
-    assert isinstance(op, FusedMatMulPrologue), "registered for it alone"
+    op = op_of(node, FusedMatMulPrologue)
     if op.region is None:
         return nothing_follows
-    rows = MatrixProduct.of_load(x, load_at(node, layout), layout.results[0]).m
-    count = 1 + op.load.inputs
+    rows, count = product_at(node, layout).m, 1 + op.load.inputs
     return epilogue_of(op.region, node, layout, rows, factors=count, prefetched_nbytes=prefetched_nbytes)
 
 
-def sized(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> ProductForm | None:
+def sized(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> MatrixForm | None:
     """See `EmitSized`."""
-    op, count = node.op, 1 + loads_of(node)
-    assert isinstance(op, FusedMatMulPrologue), "registered for it alone"
-    if not all(v.type.is_static for v in list(node.present())[1:count]):
+    op, count, known = op_of(node, FusedMatMulPrologue), 1 + loads_of(node), product_at(node, layout)
+    if known.entries != 1 or not all(v.type.is_static for v in list(node.present())[1:count]):
         return None
+    load = known.load
+    assert load is not None, "the right operand is a load"
 
     def lying(layout: Layout) -> tuple[Lying, ...] | None:
         return () if op.region is None else tensors_of(layout, count)
 
-    return sized_load(node, layout, isa, load_at(node, layout), count, region_after, lying)
+    def of_size(layout: Layout) -> MatrixProduct:
+        (x,) = layout.required(0)
+        return MatrixProduct.of_load(x, load, layout.results[0])
+
+    keeps_result = len(layout.operands) > count
+    return form_of(node, layout, isa, region_after, lying, of_size, keeps_result=keeps_result)
 
 
 @native.register(FusedMatMulPrologue, when=has_load, writes_strides=True, sized=sized)
 def matmul_prologue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over panels that each thread computes, the region on the sums."""
-    op = node.op
-    assert isinstance(op, FusedMatMulPrologue), "registered for it alone"
     epilogue = region_after(node, layout, prefetched_nbytes=isa.machine.l2_nbytes)
-    load = load_at(node, layout)
-    return emit_loaded_product(module, layout, isa, name, epilogue, load, keeps_result=op.region is not None)
+    keeps_result = op_of(node, FusedMatMulPrologue).region is not None
+    return emit_product(module, layout, isa, name, epilogue, product_at(node, layout), keeps_result=keeps_result)

@@ -9,12 +9,10 @@ the known size. The sources of the factors change with the sizes, but rarely, an
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
-from attrs import field
-
 from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
-from rlx_core.codegen.loads import OperandLoad
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import MatrixProduct, MatrixStrides
 from rlx_core.codegen.unknown import said, unknown
@@ -30,7 +28,6 @@ from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.gemm_driver import GemmEmitter, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import OperandSources, ProductPlan
 from rlx_cpu.native.products.gemm_tiles import Blocks, chains_of, depth_of, grouped, tile_for
-from rlx_cpu.native.products.panel_load import PanelLoad
 
 EpilogueOf = Callable[[Node, Layout], MakeEpilogue]
 """Returns the epilogue of a node's product, of unknown size or not, with a given layout."""
@@ -71,7 +68,7 @@ ENOUGH_ROWS: Final = 64
 
 _ROWS, _TERMS, _ENTRIES = map(unknown, ("rows", "terms", "entries"))
 DEPTH, TILES, GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
-"""Steps along K in a block, tiles of an item and its panels; set by `ProductCode.call`."""
+"""Steps along K in a block, tiles of an item and its panels; set by `ProductForm.call_of`."""
 
 _BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 
@@ -83,38 +80,31 @@ def product_of(layout: Layout) -> MatrixProduct:
 
 
 @frozen(eq=False)
-class ProductCode:
-    """Code of a product with unknown sizes, and its calls.
+class ProductForm:
+    """A product for any number of rows, of terms or of entries.
 
     Attributes:
         node: The node that contains the product.
         layout: Layout of the operands and results, as far as it does not depend on the sizes.
         plan: The blocking for all sizes.
-        workspace: Bytes of a thread's memory.
-        shared_workspace: Bytes of memory shared by all threads.
     """
 
     node: Node
     layout: Layout
     plan: ProductPlan
     epilogue: EpilogueOf
-    workspace: Dim = field(init=False)
-    shared_workspace: Dim = field(init=False)
 
-    @workspace.default
-    def _workspace(self) -> Dim:
-        return self.plan.thread_nbytes
-
-    @shared_workspace.default
-    def _shared_workspace(self) -> Dim:
-        return self.plan.shared
+    @cached_property
+    def nbytes(self) -> tuple[Dim, Dim]:
+        """Bytes of a thread's memory, and of memory shared by all threads."""
+        return self.plan.thread_nbytes, self.plan.shared
 
     @property
     def blocks(self) -> Blocks:
         assert self.plan.symbolic_blocks is not None, "the sizes are unknown"
         return self.plan.symbolic_blocks
 
-    def call(self, known: MatrixProduct, rows: Cut, values: DimBinding) -> Call:
+    def call_of(self, known: MatrixProduct, rows: Cut, values: DimBinding) -> Call:
         """Return the call for known sizes.
 
         Args:
@@ -133,42 +123,36 @@ class ProductCode:
         cuts = said(depth=depth, row_tiles=tiles, panel_group=blocks.panel_group, **numbers("tiles", rows))
         values = DimBinding({**values.sizes, **cuts.sizes})
         items = known.entries * -(-rows.pieces // tiles) * blocks.panel_items
+        workspace, shared_workspace = (values.bind(each).__index__() for each in self.nbytes)
         return Call(
             values,
-            workspace=values.bind(self.workspace).__index__(),
-            shared_workspace=values.bind(self.shared_workspace).__index__(),
+            workspace,
+            shared_workspace,
             uses_threads=of_size.products >= plan.isa.machine.serial_products,
             parts=max(1, min(MOST_PARTS, items, of_size.products // plan.sizes.part_products)),
         )
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        product, layout = self.plan.product, self.layout
+        product = self.plan.product
         words = Words.of(module, self.plan.isa, product.factors, product.dtype.accumulator)
-        epilogue, plan, panels = self.epilogue(self.node, layout), evolve(self.plan, words=words), None
-        if product.load is not None:
-            panels = PanelLoad.of(plan, module, name, len(layout.operands) + len(layout.results))
-        emitted = GemmEmitter(plan, layout, name, epilogue, panels).emit()
+        plan, epilogue = evolve(self.plan, words=words), self.epilogue(self.node, self.layout)
+        emitted = GemmEmitter(plan, self.layout, name, epilogue).emit()
         return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
 
 
 @frozen(eq=False)
-class ProductForm:
-    """A product for any number of rows, of terms or of entries.
+class MatrixForm(ProductForm):
+    """A product of matrices.
 
     Attributes:
         others: Layouts of the epilogue's operands and results; rows have a uniform stride.
         product_at: Returns the product of a layout with known sizes.
     """
 
-    code: ProductCode
     lying: LyingOf
     others: tuple[Lying, ...]
     product_at: Callable[[Layout], MatrixProduct] = product_of
-
-    @property
-    def plan(self) -> ProductPlan:
-        return self.code.plan
 
     @property
     def product(self) -> MatrixProduct:
@@ -177,12 +161,12 @@ class ProductForm:
 
     @property
     def key(self) -> str:
-        op, literals = self.code.node.op, [p and p.literal for p in self.code.layout.operands]
+        op, literals = self.node.op, [p and p.literal for p in self.layout.operands]
         return f"{op!r} {self.product!r} {self.others} {literals} {self.plan.keeps_result} {self.plan.sources}"
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        known, rows = self.product_at(layout), self.code.blocks.rows
+        known, rows = self.product_at(layout), self.blocks.rows
         total = known.m * known.entries
         if total and not (self._is_like(known) and self._has_layouts(self.lying(layout), known.entries)):
             return None
@@ -190,11 +174,7 @@ class ProductForm:
             rows=total, terms=self.plan.words.count(known.k), entries=known.entries,
             by_row=known.a.by_row, by_column=known.b.by_column,
         )  # fmt: skip
-        return self.code.call(known, rows if is_known(self.product.m) else cut(total, rows.most), values)
-
-    def emit(self, module: ir.Module, name: str) -> Emitted:
-        """See `SizedForm.emit`."""
-        return self.code.emit(module, name)
+        return self.call_of(known, rows if is_known(self.product.m) else cut(total, rows.most), values)
 
     def _is_like(self, known: MatrixProduct) -> bool:
         """Return whether a product of some size lies and is read as this one."""
@@ -260,7 +240,7 @@ def sources_of(plan: ProductPlan, known: MatrixProduct) -> OperandSources | None
 
     The sources are as in code for the size, except rows whose stride changes: an item copies them.
     """
-    if plan.is_bound and not known.batch:
+    if plan.product.is_bound and not known.batch:
         return None
     if known.load is not None:
         return OperandSources("loaded", "direct", owns_rows=False)
@@ -270,35 +250,16 @@ def sources_of(plan: ProductPlan, known: MatrixProduct) -> OperandSources | None
     return OperandSources(of_size.panels, of_size.rows, of_size.owns_rows)
 
 
-def sized_load(
-    node: Node, layout: Layout, isa: Isa, load: OperandLoad, factors: int, epilogue: EpilogueOf, lying: LyingOf
-) -> ProductForm | None:
-    """Return the form of a product with a load for any number of rows.
-
-    Args:
-        factors: Operands of the product, in front of those of the epilogue.
-    """
-
-    def with_load(layout: Layout) -> MatrixProduct:
-        (a,) = layout.required(0)
-        return MatrixProduct.of_load(a, load, layout.results[0])
-
-    if with_load(layout).entries != 1:
-        return None
-    keeps_result = len(layout.operands) > factors
-    return _form_of(node, layout, isa, epilogue, lying, with_load, keeps_result=keeps_result)
-
-
 def sized_product(epilogue: EpilogueOf, lying: LyingOf = bias_alone, *, keeps_result: bool = False) -> EmitSized:
     """Finds the form of a product whose epilogue that function makes."""
 
-    def form(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> ProductForm | None:
-        return _form_of(node, layout, isa, epilogue, lying, product_of, keeps_result=keeps_result)
+    def form(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> MatrixForm | None:
+        return form_of(node, layout, isa, epilogue, lying, product_of, keeps_result=keeps_result)
 
     return form
 
 
-def _form_of(
+def form_of(
     node: Node,
     layout: Layout,
     isa: Isa,
@@ -307,14 +268,14 @@ def _form_of(
     product_at: Callable[[Layout], MatrixProduct],
     *,
     keeps_result: bool,
-) -> ProductForm | None:
+) -> MatrixForm | None:
+    """Return the form of a product, whose function for known sizes is `product_at`."""
     known, others = product_at(layout), lying(layout)
     if not (known.entries and known.m and known.n and known.k):
         return None
     if others is None or any(each.by_row is None for each in others):
         return None
-    words = Words.of(ir.Module("form"), isa, known.factors, known.dtype.accumulator)
-    plan = ProductPlan(known, words, isa, known.is_bound, False, keeps_result)
+    plan = ProductPlan.of(ir.Module("form"), isa, known, layout, keeps_result=keeps_result)
     a, *_ = node.present()
     if known.batch and known.load is None:
         form_plan = _for_all_entries(node, plan)
@@ -324,7 +285,7 @@ def _form_of(
         form_plan = _for_all_rows(node, plan) if is_known(a.shape[-1]) else _for_all_terms(node, plan)
     if form_plan is None:
         return None
-    return ProductForm(ProductCode(node, layout, form_plan, epilogue), lying, others, product_at)
+    return MatrixForm(node, layout, form_plan, epilogue, lying, others, product_at)
 
 
 def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:

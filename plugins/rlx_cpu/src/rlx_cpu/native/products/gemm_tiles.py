@@ -147,32 +147,6 @@ def _exact_tile(m: int, vectors: int, tile: TileShape, registers: int) -> TileSh
     return max(candidates, key=lambda each: each.rows * each.vectors, default=None)
 
 
-def blocks(
-    batch: int,
-    m: int,
-    n: int,
-    k: int,
-    dtype: DType,
-    isa: Isa,
-    *,
-    lines: int = 1,
-    run: int | None = None,
-    packs_rows: bool = False,
-    packs_panels: bool = False,
-) -> Blocks:
-    """Tiles, panels and items of `batch` products `[m, k] @ [k, n]`, or of one of `lines` times `m` rows.
-
-    Args:
-        k: In words, each as long as an element of `dtype`.
-        run: Words along k that lie in a row, where not all of them do; a cache block is of whole runs.
-        packs_rows: Whether A is packed for every item, which wants items that are wide.
-        packs_panels: Whether B is packed for every item, which wants items that are high.
-    """
-    rows, panels = tiles_of(m, n, dtype, isa, lines=lines)
-    depth = depth_of(k, dtype, isa, is_short=rows.pieces == 2, run=run)
-    return grouped(batch, rows, panels, depth, dtype, isa, packs_rows=packs_rows, packs_panels=packs_panels)
-
-
 def depth_of(k: int, dtype: DType, isa: Isa, *, is_short: bool = False, run: int | None = None) -> int:
     """Steps along K in a cache block.
 
@@ -201,7 +175,13 @@ def grouped(
     packs_rows: bool = False,
     packs_panels: bool = False,
 ) -> Blocks:
-    """Tiles and panels in items."""
+    """Tiles and panels in items, of a batch of products.
+
+    Args:
+        depth: In words, each as long as an element of `dtype`.
+        packs_rows: Whether A is packed for every item, which wants items that are wide.
+        packs_panels: Whether B is packed for every item, which wants items that are high.
+    """
     lanes, sizes = isa.lanes(dtype), isa.machine.products
     row_nbytes = max(1, depth * rows.size * dtype.itemsize)
     panel_nbytes = max(1, depth * panels.size * lanes * dtype.itemsize)

@@ -16,7 +16,7 @@ from rlx_cpu.native.products.entries import entry_offset
 from rlx_cpu.native.products.gemm_item import Item
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.inner_loops import InnerLoops
-from rlx_cpu.native.products.packing import pack_panel
+from rlx_cpu.native.products.packing import PanelPacking
 from rlx_cpu.native.products.panel_load import PanelLoad
 
 
@@ -42,17 +42,6 @@ class GemmBuffers:
 
 
 @frozen(eq=False)
-class ItemPlace:
-    """The position of an item: batch entry, groups of row tiles and panels, and the group of items that read the same
-    panels."""
-
-    entry: ir.LlvmValue
-    group: ir.LlvmValue
-    row_item: ir.LlvmValue
-    panel_item: ir.LlvmValue
-
-
-@frozen(eq=False)
 class Work:
     """The items of a product while their code is emitted."""
 
@@ -69,35 +58,31 @@ class Work:
         table = None if self.load is None else self.load.table(b, addresses.buffers)
         if group_of_packed is not None:
             group_of_packed.set(b, index(-1))
+        # Items are counted through a group of panels or of rows, then through groups, then through batch entries.
+        sizes = (tiles.row_items, tiles.panel_items)
+        inner, outer = sizes if plan.goes_by_panels else reversed(sizes)
         with counting(b, *share(b, plan.items, part, parts)) as item:
-            position = self._place(b, item)
+            in_group, in_entry = sized(b, inner), sized(b, outer)
+            first, group = b.srem(item, in_group), b.sdiv(item, in_group)
+            second, entry = b.srem(group, in_entry), b.sdiv(group, in_entry)
+            row_item, panel_item = (first, second) if plan.goes_by_panels else (second, first)
             work = Item(
-                self, kernels, addresses.buffers, position.entry,
-                pieces_of(b, position.row_item, tiles.row_tiles, tiles.rows.pieces),
-                pieces_of(b, position.panel_item, tiles.panel_group, tiles.panels.pieces),
-                a=offset(b, addresses.a, entry_offset(b, p, position.entry, p.a)),
-                source=table or offset(b, addresses.source, entry_offset(b, p, position.entry, p.b)),
-                c=offset(b, addresses.c, entry_offset(b, p, position.entry, p.c)),
+                self, kernels, addresses.buffers, entry,
+                pieces_of(b, row_item, tiles.row_tiles, tiles.rows.pieces),
+                pieces_of(b, panel_item, tiles.panel_group, tiles.panels.pieces),
+                a=offset(b, addresses.a, entry_offset(b, p, entry, p.a)),
+                source=table or offset(b, addresses.source, entry_offset(b, p, entry, p.b)),
+                c=offset(b, addresses.c, entry_offset(b, p, entry, p.c)),
                 packed=addresses.panels,
-                packed_rows=self._packed_rows(b, addresses, position.entry),
+                packed_rows=self._packed_rows(b, addresses, entry),
                 sums=self._sums(b, addresses),
             )  # fmt: skip
             if group_of_packed is not None:
-                with b.if_then(b.icmp_signed("!=", group_of_packed.value(b), position.group)):
+                # Items of a group read the same panels.
+                with b.if_then(b.icmp_signed("!=", group_of_packed.value(b), group)):
                     work.pack_panels(b)
-                    group_of_packed.set(b, position.group)
+                    group_of_packed.set(b, group)
             work.run(b)
-
-    def _place(self, b: ir.IRBuilder, item: ir.LlvmValue) -> ItemPlace:
-        """Items are counted through a group of panels or of rows, then through groups, then through batch entries."""
-        plan, tiles = self.plan, self.plan.blocks
-        sizes = (tiles.row_items, tiles.panel_items)
-        inner, outer = sizes if plan.goes_by_panels else reversed(sizes)
-        in_group, in_entry = sized(b, inner), sized(b, outer)
-        first, group = b.srem(item, in_group), b.sdiv(item, in_group)
-        second, entry = b.srem(group, in_entry), b.sdiv(group, in_entry)
-        row_item, panel_item = (first, second) if plan.goes_by_panels else (second, first)
-        return ItemPlace(entry, group, row_item, panel_item)
 
     def _packed_rows(self, b: ir.IRBuilder, addresses: GemmBuffers, entry: ir.LlvmValue) -> ir.LlvmValue | None:
         """Return the address of rows of A in scratch memory: shared memory, or this thread's after its panels."""
@@ -126,5 +111,4 @@ class Work:
             self.load.emit(b, panel, index(0), source, place)
             return
         p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
-        strides = p.b.by_row, p.b.by_column
-        pack_panel(b, words, source, place, panels, panel, depth=p.k, strides=strides, columns=p.n)
+        PanelPacking(b, words, p.k, (p.b.by_row, p.b.by_column), p.n).pack(source, place, panels, panel)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from rlx_core.ir.dims import Dim
 from rlx_core.system.records import frozen
@@ -18,41 +17,25 @@ Prefetched = Callable[["Dim | ir.LlvmValue"], ir.LlvmValue]
 """Returns the address of a tile's part of the next panel, from the bytes that it prefetches of every step."""
 
 
-class InnerLoops(Protocol):
-    """The inner loops of a product."""
-
-    def call(
-        self,
-        b: ir.IRBuilder,
-        tile: RowTile,
-        panel: ir.LlvmValue,
-        arguments: MicrokernelArguments,
-        prefetched: Prefetched,
-    ) -> None:
-        """Call the one of a tile of rows and a panel."""
+InnerLoops = Callable[[ir.IRBuilder, RowTile, ir.LlvmValue, MicrokernelArguments, Prefetched], None]
+"""Calls the inner loop of a tile of rows and a panel."""
 
 
-@frozen(eq=False)
-class Inside:
-    """Functions of the module, by rows and vectors of a tile."""
-
-    plan: ProductPlan
-    functions: Mapping[tuple[int, int], ir.Function]
-
-    def call(
-        self,
-        b: ir.IRBuilder,
-        tile: RowTile,
-        panel: ir.LlvmValue,
-        arguments: MicrokernelArguments,
-        prefetched: Prefetched,
-    ) -> None:
-        """See `InnerLoops.call`."""
-        plan, tiles = self.plan, self.plan.blocks
-        for rows in by_size(b, tiles.rows, tile.number, tile.part):
-            for vectors in by_size(b, tiles.panels, panel):
-                call_arguments = arguments._replace(next_panel=prefetched(plan.prefetched(vectors)))
-                b.call(self.functions[rows, vectors], call_arguments.present)
+def call_function(
+    plan: ProductPlan,
+    functions: Mapping[tuple[int, int], ir.Function],
+    b: ir.IRBuilder,
+    tile: RowTile,
+    panel: ir.LlvmValue,
+    arguments: MicrokernelArguments,
+    prefetched: Prefetched,
+) -> None:
+    """Call the function of the module for the rows and vectors of a tile."""
+    tiles = plan.blocks
+    for rows in by_size(b, tiles.rows, tile.number, tile.part):
+        for vectors in by_size(b, tiles.panels, panel):
+            call_arguments = arguments._replace(next_panel=prefetched(plan.prefetched(vectors)))
+            b.call(functions[rows, vectors], call_arguments.present)
 
 
 @frozen(eq=False)
@@ -69,7 +52,7 @@ class FunctionPointers:
     places: tuple[ir.LlvmValue, ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]
     shares: tuple[Dim, Dim]
 
-    def call(
+    def __call__(
         self,
         b: ir.IRBuilder,
         tile: RowTile,
@@ -77,7 +60,6 @@ class FunctionPointers:
         arguments: MicrokernelArguments,
         prefetched: Prefetched,
     ) -> None:
-        """See `InnerLoops.call`."""
         tiles, (both, high, wide, neither) = self.plan.blocks, self.places
         is_high, is_wide = is_larger(b, tiles.rows, tile.number, tile.part), is_larger(b, tiles.panels, panel)
         place = b.select(is_high, b.select(is_wide, both, high), b.select(is_wide, wide, neither))

@@ -6,9 +6,10 @@ A panel of B holds words `[k, columns]`, columns rounded up to whole vectors and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rlx_core.codegen.cuts import Cut
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, least
 from rlx_cpu.native.llvm.cuts import by_size, size_of, start_of
@@ -17,116 +18,121 @@ from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.llvm.words import Words
 
 
-def pack_panel(
-    b: ir.IRBuilder,
-    words: Words,
-    source: ir.LlvmValue,
-    packed: ir.LlvmValue,
-    panels: Cut,
-    panel: ir.LlvmValue,
-    *,
-    depth: int,
-    strides: tuple[int, int],
-    columns: int,
-) -> None:
-    """Copy `[depth, vectors · lanes]` of B into a panel.
+@frozen(eq=False)
+class PanelPacking:
+    """Code that copies columns of a matrix B into panels.
 
-    Args:
-        source: B's first element.
-        packed: The panel's first word.
-        panels: The columns of B, in vectors; `panel` is the number of a piece of it.
+    Attributes:
         depth: Elements along k.
         strides: In bytes, along k and along n.
         columns: Columns of B in all; those beyond become zeros.
     """
-    simd, (by_k, by_n) = words.simd, strides
-    column = times(b, start_of(b, panels, panel), simd.lanes)
-    left = offset(b, source, (column, by_n))
-    if by_n == words.stored.itemsize:
-        for vectors in by_size(b, panels, panel):
-            starts = [b.add(column, index(j * simd.lanes)) for j in range(vectors)]
-            _copy_lines(b, words, left, packed, depth=depth, by_k=by_k, starts=starts, columns=columns)
-        return
-    # A loop, and one for both sizes: a square that is transposed is hundreds of instructions.
-    count = size_of(b, panels, panel)
-    width = times(b, count, words.nbytes)
-    with counting(b, 0, count) as j:
-        first, start = offset(b, left, (j, simd.lanes * by_n)), b.add(column, times(b, j, simd.lanes))
-        place = offset(b, packed, (j, simd.nbytes))
-        if by_k == words.stored.itemsize:
-            _pack_columns(b, words, first, place, depth=depth, stride=by_n, width=width, start=start, columns=columns)
-        else:
-            _gather_steps(b, words, first, place, (0, depth), strides, width, start, columns)
 
+    b: ir.IRBuilder
+    words: Words
+    depth: int
+    strides: tuple[int, int]
+    columns: int
 
-def _copy_lines(
-    b: ir.IRBuilder,
-    words: Words,
-    source: ir.LlvmValue,
-    packed: ir.LlvmValue,
-    *,
-    depth: int,
-    by_k: int,
-    starts: Sequence[ir.LlvmValue],
-    columns: int,
-) -> None:
-    """A panel of a B whose rows are contiguous, from the vectors that begin with the columns `starts`."""
-    simd, full_words = words.simd, depth // words.per_word
-    is_full = columns % simd.lanes == 0
-    inside = [None if is_full else simd.below(b, start, sized(b, columns)) for start in starts]
-    for low, high, is_whole in ((0, full_words, True), (full_words, words.count(depth), False)):
-        if low == high:
-            continue
-        with counting(b, low, high) as k:
-            left = offset(b, source, (k, by_k * words.per_word))
-            place = offset(b, packed, (k, len(starts) * words.nbytes))
-            line = [
-                words.across(b, offset(b, left, j * words.stored.nbytes), by_k, mask, is_whole=is_whole)
-                for j, mask in enumerate(inside)
-            ]
-            for j, value in enumerate(line):
-                simd.store(b, value, offset(b, place, j * simd.nbytes), align=simd.nbytes)
+    def pack(self, source: ir.LlvmValue, packed: ir.LlvmValue, panels: Cut, panel: ir.LlvmValue) -> None:
+        """Copy `[depth, vectors · lanes]` of B into a panel.
 
+        Args:
+            source: B's first element.
+            packed: The panel's first word.
+            panels: The columns of B, in vectors; `panel` is the number of a piece of it.
+        """
+        b, words, simd, (by_k, by_n) = self.b, self.words, self.words.simd, self.strides
+        column = times(b, start_of(b, panels, panel), simd.lanes)
+        left = offset(b, source, (column, by_n))
+        if by_n == words.stored.itemsize:
+            for vectors in by_size(b, panels, panel):
+                self._copy_lines(left, packed, [b.add(column, index(j * simd.lanes)) for j in range(vectors)])
+            return
+        # A loop, and one for both sizes: a square that is transposed is hundreds of instructions.
+        count = size_of(b, panels, panel)
+        width = times(b, count, words.nbytes)
+        with counting(b, 0, count) as j:
+            first, start = offset(b, left, (j, simd.lanes * by_n)), b.add(column, times(b, j, simd.lanes))
+            place = offset(b, packed, (j, simd.nbytes))
+            if by_k == words.stored.itemsize:
+                self._pack_columns(first, place, width, start)
+            else:
+                self._gather_steps(first, place, (0, self.depth), width, start)
 
-def _pack_columns(
-    b: ir.IRBuilder,
-    words: Words,
-    source: ir.LlvmValue,
-    packed: ir.LlvmValue,
-    *,
-    depth: int,
-    stride: int,
-    width: ir.LlvmValue,
-    start: ir.LlvmValue,
-    columns: int,
-) -> None:
-    """One vector of columns of a B whose columns are contiguous: square blocks transposed in registers.
+    def _copy_lines(self, source: ir.LlvmValue, packed: ir.LlvmValue, starts: Sequence[ir.LlvmValue]) -> None:
+        """A panel of a B whose rows are contiguous, from the vectors that begin with the columns `starts`."""
+        b, words, simd, by_k = self.b, self.words, self.words.simd, self.strides[0]
+        is_full = self.columns % simd.lanes == 0
+        inside = [None if is_full else simd.below(b, start, sized(b, self.columns)) for start in starts]
+        for low, high, is_whole in _word_ranges(words, 0, self.depth):
+            with counting(b, low, high) as k:
+                left = offset(b, source, (k, by_k * words.per_word))
+                place = offset(b, packed, (k, len(starts) * words.nbytes))
+                line = [
+                    words.across(b, offset(b, left, j * words.stored.nbytes), by_k, mask, is_whole=is_whole)
+                    for j, mask in enumerate(inside)
+                ]
+                for j, value in enumerate(line):
+                    simd.store(b, value, offset(b, place, j * simd.nbytes), align=simd.nbytes)
 
-    Args:
-        stride: Bytes from a column to the next.
-        width: Bytes from a row of the panel to the next.
-        start: The number of the first column; those from `columns` on become zeros.
-    """
-    simd, by_k = words.simd, words.stored.itemsize
-    lanes, bound = simd.lanes, sized(b, columns)
-    full_words = depth // words.per_word
-    even = full_words - full_words % lanes
-    is_full = columns % lanes == 0
-    last = b.sub(b.sub(bound, index(1)), start)
-    with counting(b, 0, even, lanes) as k:
-        left, line = offset(b, source, (k, by_k * words.per_word)), offset(b, packed, b.mul(k, width))
-        rows = []
-        for lane in range(lanes):
-            # A column beyond the last is read as the last one, and zeroed below.
-            nearest: ir.LlvmValue = index(lane)
-            if not is_full:
-                nearest = least(b, nearest, last)
-            rows.append(words.along(b, offset(b, left, (nearest, stride))))
-        shown = None if is_full else b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
-        for value in simd.transposed(b, rows):
-            simd.store(b, value if shown is None else b.select(shown, value, simd.zero), line, align=simd.nbytes)
-            line = offset(b, line, width)
-    _gather_steps(b, words, source, packed, (even * words.per_word, depth), (by_k, stride), width, start, columns)
+    def _pack_columns(
+        self, source: ir.LlvmValue, packed: ir.LlvmValue, width: ir.LlvmValue, start: ir.LlvmValue
+    ) -> None:
+        """One vector of columns of a B whose columns are contiguous: square blocks transposed in registers.
+
+        Args:
+            width: Bytes from a row of the panel to the next.
+            start: The number of the first column.
+        """
+        b, words, simd, (by_k, by_n) = self.b, self.words, self.words.simd, self.strides
+        lanes, bound = simd.lanes, sized(b, self.columns)
+        full_words = self.depth // words.per_word
+        even = full_words - full_words % lanes
+        is_full = self.columns % lanes == 0
+        last = b.sub(b.sub(bound, index(1)), start)
+        with counting(b, 0, even, lanes) as k:
+            left, line = offset(b, source, (k, by_k * words.per_word)), offset(b, packed, b.mul(k, width))
+            rows = []
+            for lane in range(lanes):
+                # A column beyond the last is read as the last one, and zeroed below.
+                nearest: ir.LlvmValue = index(lane)
+                if not is_full:
+                    nearest = least(b, nearest, last)
+                rows.append(words.along(b, offset(b, left, (nearest, by_n))))
+            shown = None if is_full else b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
+            for value in simd.transposed(b, rows):
+                simd.store(b, value if shown is None else b.select(shown, value, simd.zero), line, align=simd.nbytes)
+                line = offset(b, line, width)
+        self._gather_steps(source, packed, (even * words.per_word, self.depth), width, start)
+
+    def _gather_steps(
+        self,
+        source: ir.LlvmValue,
+        packed: ir.LlvmValue,
+        steps: tuple[int, int],
+        width: ir.LlvmValue,
+        start: ir.LlvmValue,
+    ) -> None:
+        """Elements of k from one to another, gathered a vector per word; the first is the first of a word."""
+        b, words = self.b, self.words
+        for first, end, is_whole in _word_ranges(words, *steps):
+            with counting(b, first, end) as k:
+                value = self._gather(offset(b, source, (k, self.strides[0] * words.per_word)), start, is_whole=is_whole)
+                words.simd.store(b, value, offset(b, packed, b.mul(k, width)), align=words.nbytes)
+
+    def _gather(self, source: ir.LlvmValue, start: ir.LlvmValue, *, is_whole: bool) -> ir.LlvmValue:
+        """Load one vector of words of strided columns; zeros beyond the last column, whose memory is not accessed."""
+        b, words, simd, (by_k, by_n) = self.b, self.words, self.words.simd, self.strides
+        bound = sized(b, self.columns)
+        last = b.sub(b.sub(bound, index(1)), start)
+        value: ir.LlvmValue = ir.LlvmConstant(simd.vector, ir.Undefined)
+        for lane in range(simd.lanes):
+            nearest = least(b, index(lane), last)
+            scalar = words.scalar(b, offset(b, source, (nearest, by_n)), by_k, is_whole=is_whole)
+            value = b.insert_element(value, scalar, ir.LlvmConstant(I32, lane))
+        shown = b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
+        return b.select(shown, value, simd.zero)
 
 
 def pack_rows(
@@ -152,7 +158,7 @@ def pack_rows(
     for k in range(steps):
         left, place = offset(b, source, k * by_k * words.per_word), offset(b, packed, k * width)
         if by_m == words.stored.itemsize:
-            b.store(words.some(b, left, by_k, rows, is_whole=is_whole), place, align=words.itemsize)
+            b.store(words.across(b, left, by_k, count=rows, is_whole=is_whole), place, align=words.itemsize)
         else:
             values = [words.scalar(b, offset(b, left, i * by_m), by_k, is_whole=is_whole) for i in range(rows)]
             for i, value in enumerate(values):
@@ -193,46 +199,8 @@ def copy_row(
             b.store(value, offset(b, place, (full_words, words.itemsize)), align=words.itemsize)
 
 
-def _gather_steps(
-    b: ir.IRBuilder,
-    words: Words,
-    source: ir.LlvmValue,
-    packed: ir.LlvmValue,
-    steps: tuple[int, int],
-    strides: tuple[int, int],
-    width: ir.LlvmValue,
-    start: ir.LlvmValue,
-    columns: int,
-) -> None:
-    """Elements of k from one to another, gathered a vector per word; the first is the first of a word."""
-    by_k = strides[0]
-    low, full_end, high = steps[0] // words.per_word, steps[1] // words.per_word, words.count(steps[1])
-    for first, end, is_whole in ((low, full_end, True), (full_end, high, False)):
-        if first == end:
-            continue
-        with counting(b, first, end) as k:
-            left = offset(b, source, (k, by_k * words.per_word))
-            value = _gather(b, words, left, strides, start, columns, is_whole=is_whole)
-            words.simd.store(b, value, offset(b, packed, b.mul(k, width)), align=words.nbytes)
-
-
-def _gather(
-    b: ir.IRBuilder,
-    words: Words,
-    source: ir.LlvmValue,
-    strides: tuple[int, int],
-    start: ir.LlvmValue,
-    columns: int,
-    *,
-    is_whole: bool,
-) -> ir.LlvmValue:
-    """Load one vector of words of strided columns; zeros from column `columns` on, whose memory is not accessed."""
-    simd, (by_k, by_n), bound = words.simd, strides, sized(b, columns)
-    last = b.sub(b.sub(bound, index(1)), start)
-    value: ir.LlvmValue = ir.LlvmConstant(simd.vector, ir.Undefined)
-    for lane in range(simd.lanes):
-        nearest = least(b, index(lane), last)
-        scalar = words.scalar(b, offset(b, source, (nearest, by_n)), by_k, is_whole=is_whole)
-        value = b.insert_element(value, scalar, ir.LlvmConstant(I32, lane))
-    shown = b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
-    return b.select(shown, value, simd.zero)
+def _word_ranges(words: Words, low: int, high: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield the ranges of words of the elements from one to another: of whole words, then of a partial one."""
+    full_end = high // words.per_word
+    ranges = ((low // words.per_word, full_end, True), (full_end, words.count(high), False))
+    return (each for each in ranges if each[0] != each[1])

@@ -6,8 +6,9 @@ import time
 from typing import Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, POINTER, address, declare
+from rlx_cpu.native.llvm.build import I32, I64, POINTER, address
 from rlx_cpu.native.llvm.c_library import has_clock
+from rlx_cpu.native.llvm.ir.functions import declare
 
 _SECOND: Final = 1_000_000_000
 

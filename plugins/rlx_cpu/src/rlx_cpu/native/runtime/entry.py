@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -123,28 +124,17 @@ def _words(numbers: Iterable[int]) -> np.ndarray:
 
 
 def _input_record(argument: EntryArgument) -> list[int]:
-    flags = _DENSE if argument.donated is None else _DENSE | interpreter.WRITEABLE
-    head = [
-        _descriptor(argument.type.dtype),
-        argument.type.rank,
-        flags,
-        argument.type.static_nbytes,
-        len(argument.places),
-    ]
-    return [*head, *argument.type.static_shape, *(word for place in argument.places for word in place)]
+    type, flags = argument.type, _DENSE if argument.donated is None else _DENSE | interpreter.WRITEABLE
+    head = [_descriptor(type.dtype), type.rank, flags, type.static_nbytes, len(argument.places)]
+    return [*head, *type.static_shape, *chain(*argument.places)]
 
 
 def _output_record(result: EntryResult) -> list[int]:
     if result.argument != FRESH:
         return [result.argument, 0, 0, 0, 0]
-    head = [
-        FRESH,
-        _descriptor(result.type.dtype),
-        result.type.rank,
-        len(result.places),
-        allocator_for(int(result.type.nbytes)),
-    ]
-    return [*head, *result.type.static_shape, *(word for place in result.places for word in place)]
+    type, allocator = result.type, allocator_for(int(result.type.nbytes))
+    head = [FRESH, _descriptor(type.dtype), type.rank, len(result.places), allocator]
+    return [*head, *type.static_shape, *chain(*result.places)]
 
 
 def _descriptor(dtype: DType) -> int:

@@ -18,20 +18,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import (
-    CALLED,
-    I1,
-    I32,
-    I64,
-    POINTER,
-    VOID,
-    Variable,
-    address,
-    counted,
-    declare,
-    index,
-    variable,
-)
+from rlx_cpu.native.llvm.build import CALLED, I1, I32, I64, POINTER, VOID, Variable, address, counting, index, variable
+from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
 from rlx_cpu.native.runtime.pool_words import BUSY, LINE, WORKERS
@@ -107,7 +95,7 @@ class _Enter:
         b = self.b
         self.taken.set(b, index(0))
         self.start_at(Word.INPUT_RECORDS)
-        with counted(b, index(0), self.count) as i:
+        with counting(b, 0, self.count) as i:
             descr, rank, flags, nbytes, places = self.record(_INPUT_WORDS)
             array = b.load(self.reference(i)[0], typ=POINTER, align=8)
             self.go_on_if(b.icmp_unsigned("!=", array, _NULL), self.refused)
@@ -120,7 +108,7 @@ class _Enter:
             has = b.and_(b.zext(self.load(I32, array, ARRAY.flags), I64), flags)
             self.go_on_if(self.same(has, flags), self.refused)
             dims = self.load(POINTER, array, ARRAY.dims)
-            with counted(b, index(0), rank) as axis:
+            with counting(b, 0, rank) as axis:
                 dimension = b.load(address(b, dims, b.shl(axis, index(3))), typ=I64, align=8)
                 self.go_on_if(self.same(dimension, self.next_word()), self.refused)
             data = self.load(I64, array, ARRAY.data)
@@ -151,11 +139,11 @@ class _Enter:
         spans = b.inttoptr(self.word(Word.SPANS), POINTER)
         known = b.add(self.count, self.word(Word.PARAMETERS))
         self.start_at(Word.DONATED_RECORDS)
-        with counted(b, index(0), self.word(Word.DONATED)):
+        with counting(b, 0, self.word(Word.DONATED)):
             donated, _ = self.record(_DONATED_WORDS)
             self.expect_owned_once(donated)
             begin, end = self.span(spans, donated)
-            with counted(b, index(0), known) as other:
+            with counting(b, 0, known) as other:
                 low, high = self.span(spans, other)
                 meet = b.and_(b.icmp_unsigned("<", begin, high), b.icmp_unsigned("<", low, end))
                 is_empty = b.or_(self.same(begin, end), self.same(low, high))
@@ -194,7 +182,7 @@ class _Enter:
         """Loop over each donated `HostArray`: the address of its reference, its elements, and its marker."""
         b = self.b
         self.start_at(Word.DONATED_RECORDS)
-        with counted(b, index(0), self.word(Word.DONATED)):
+        with counting(b, 0, self.word(Word.DONATED)):
             number, marker = self.record(_DONATED_WORDS)
             place, is_wrapped = self.reference(number)
             with b.if_then(is_wrapped):
@@ -203,7 +191,7 @@ class _Enter:
     def release(self) -> None:
         """Drop the call's references to the arguments' elements."""
         b = self.b
-        with counted(b, index(0), self.taken.value(b)) as i:
+        with counting(b, 0, self.taken.value(b)) as i:
             self.decref(b.load(self.taken_at(i), typ=POINTER, align=8))
 
     def span(self, spans: ir.LlvmValue, number: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
@@ -223,7 +211,7 @@ class _Enter:
         self.start_at(Word.OUTPUT_RECORDS)
         new = self.outside(NEW_ARRAY, POINTER, [POINTER, POINTER, I32, POINTER, POINTER, POINTER, I32, POINTER])
         allocate = self.outside("PyType_GenericAlloc", POINTER, [POINTER, I64])
-        with counted(b, index(0), count) as i:
+        with counting(b, 0, count) as i:
             argument, descr, rank, places, allocator = self.record(_OUTPUT_WORDS)
             wrapper = b.call(allocate, [b.inttoptr(self.word(Word.HOST_ARRAY_TYPE), POINTER), index(0)])
             b.store(wrapper, address(b, address(b, outputs, TUPLE_ITEMS), b.shl(i, index(3))), align=8)
@@ -266,7 +254,7 @@ class _Enter:
         """No step has reported a fault."""
         b = self.b
         statuses = b.inttoptr(self.word(Word.STATUSES), POINTER)
-        with counted(b, index(0), self.word(Word.STATUS_COUNT)) as i:
+        with counting(b, 0, self.word(Word.STATUS_COUNT)) as i:
             status = b.load(address(b, statuses, b.mul(i, index(_STATUS_BYTES))), typ=I64, align=8)
             with b.if_then(b.icmp_signed("!=", status, index(0)), likely=False):
                 self.call_object(Word.FAULT)  # it always raises
@@ -277,7 +265,7 @@ class _Enter:
         b = self.b
         memcpy = self.outside("memcpy", POINTER, [POINTER, POINTER, I64])
         self.start_at(Word.COPY_RECORDS)
-        with counted(b, index(0), self.word(Word.COPIES)):
+        with counting(b, 0, self.word(Word.COPIES)):
             into, source, nbytes = self.record(_COPY_WORDS)
             places = [b.load(b.inttoptr(word, POINTER), typ=POINTER, align=8) for word in (into, source)]
             b.call(memcpy, [*places, nbytes])
@@ -323,7 +311,7 @@ class _Enter:
     def run_alone(self) -> None:
         """All steps by the calling thread."""
         self.start_at(Word.CALL_RECORDS)
-        with counted(self.b, index(0), self.word(Word.CALLS)):
+        with counting(self.b, 0, self.word(Word.CALLS)):
             function, buffers = self.record(_CALL_WORDS)
             run, table = self.b.inttoptr(function, POINTER), self.b.inttoptr(buffers, POINTER)
             self.b.call(run, [table, index(0), index(1), index(0), index(0)], CALLED)
@@ -336,7 +324,7 @@ class _Enter:
     def run_with_who_is_awake(self) -> None:
         """Run all steps, with the pool if it is free and one of its workers spins; no thread is woken."""
         b, is_shared = self.b, Variable.of(self.b, ir.LlvmConstant(I1, 0))
-        with counted(b, index(1), self.word(Word.THREADS)) as tid:
+        with counting(b, 1, self.word(Word.THREADS)) as tid:
             parked = b.inttoptr(b.add(self.word(Word.POOL), b.add(index(WORKERS), b.mul(tid, index(LINE)))), POINTER)
             is_awake = self.same(b.load_atomic(parked, "seq_cst", 8, typ=I64), index(0))
             is_shared.set(b, b.or_(is_shared.value(b), is_awake))
@@ -435,7 +423,7 @@ class _Enter:
 
     def put(self, data: ir.LlvmValue, places: ir.LlvmValue) -> None:
         """Write an address, moved by some bytes, to the `places` words that the cursor's records name."""
-        with counted(self.b, index(0), places):
+        with counting(self.b, 0, places):
             place, nbytes = self.record(_PLACE_WORDS)
             self.b.store(self.b.add(data, nbytes), self.b.inttoptr(place, POINTER), align=8)
 

@@ -100,8 +100,16 @@ def ends(
         location = output.location
         if location is None or output.kind == "own" or location.buffer == output.donor:
             continue
-        into = result if output.donor is None else arrays[output.donor]
-        both.copies.append(_copy(both, location, arrays.get(location.buffer), address, into, output.type.static_nbytes))
+        into, source = result if output.donor is None else arrays[output.donor], arrays.get(location.buffer)
+        addresses = np.zeros(2, np.int64)
+        both.words.append(addresses)
+        first, second = addresses.ctypes.data, addresses.ctypes.data + 8
+        into.places.append((first, 0))
+        if source is None:
+            addresses[1] = address(location.buffer) + location.offset
+        else:
+            source.places.append((second, location.offset))
+        both.copies.append(ResultCopy(first, second, output.type.static_nbytes))
     return both
 
 
@@ -110,22 +118,3 @@ def _donated(leaf: PlanLeaf, program: str) -> Donated | None:
     if not leaf.is_donated:
         return None
     return Donated(donation_text(leaf.name, program), leaf.type.dtype.numpy, leaf.type.static_shape)
-
-
-def _copy(
-    both: Ends,
-    location: Location,
-    source: EntryArgument | EntryResult | None,
-    address: Callable[[BufferId], int],
-    into: EntryArgument | EntryResult,
-    nbytes: int,
-) -> ResultCopy:
-    words = np.zeros(2, np.int64)
-    both.words.append(words)
-    first, second = words.ctypes.data, words.ctypes.data + 8
-    into.places.append((first, 0))
-    if source is None:
-        words[1] = address(location.buffer) + location.offset
-    else:
-        source.places.append((second, location.offset))
-    return ResultCopy(first, second, nbytes)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, address, declare
+from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, address
+from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.runtime.clock_code import emit_clock
 from rlx_cpu.native.runtime.interrupt_words import CAUGHT, MAIN_THREAD, NEXT
 

@@ -25,15 +25,14 @@ def module_of(name: str, isa: Isa) -> ir.Module:
     from rlx_cpu.native.runtime.result_memory_code import emit_allocator
 
     module = new_module(name, isa)
-    match name:
-        case _ if name == STEPS:
-            emit_runtime(module, isa)
-        case _ if name == ENTRY:
-            emit_enter(module)
-            emit_interrupted(module)
-        case _:
-            assert name == RESULT_MEMORY, "there are three"
-            emit_allocator(module)
+    if name == STEPS:
+        emit_runtime(module, isa)
+    elif name == ENTRY:
+        emit_enter(module)
+        emit_interrupted(module)
+    else:
+        assert name == RESULT_MEMORY, "there are three"
+        emit_allocator(module)
     return module
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I32, I64, POINTER, VOID, address, counted, declare, index
+from rlx_cpu.native.llvm.build import CALLED, I32, I64, POINTER, VOID, address, counting, index, pointer_to
 from rlx_cpu.native.llvm.c_library import addresses
+from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.team import TEAM_BYTES, begin_team, help_others, team_functions
 from rlx_cpu.native.runtime.clock_code import emit_clock
@@ -51,10 +52,6 @@ def emit_runtime(module: ir.Module, isa: Isa) -> None:
     _unpark(module)
 
 
-def _pointer(b: ir.IRBuilder, word: ir.LlvmValue, nbytes: int = 0) -> ir.LlvmValue:
-    return address(b, b.inttoptr(word, POINTER), nbytes)
-
-
 def _read(b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
     return b.load_atomic(place, "seq_cst", 8, typ=I64)
 
@@ -82,7 +79,7 @@ def _function(module: ir.Module, name: str, result: ir.Type, count: int) -> tupl
 def _pauses(module: ir.Module, isa: Isa) -> None:
     """`pauses(n)`: as many turns of a waiting loop, to find out how long one takes."""
     function, b = _function(module, "pauses", VOID, 1)
-    with counted(b, index(0), function.args[0]):
+    with counting(b, 0, function.args[0]):
         _pause(b, isa)
     b.ret_void()
 
@@ -119,10 +116,10 @@ def _wait_for(
 def _take_and_leave(module: ir.Module) -> None:
     """`take(control)`: whether the pool was free, and is the caller's now; `leave(control)`: it is free again."""
     function, b = _function(module, "take", I64, 1)
-    was = b.atomic_rmw("xchg", _pointer(b, function.args[0], BUSY), index(1), "seq_cst")
+    was = b.atomic_rmw("xchg", pointer_to(b, function.args[0], BUSY), index(1), "seq_cst")
     b.ret(b.zext(b.icmp_signed("==", was, index(0)), I64))
     function, b = _function(module, "leave", VOID, 1)
-    _write(b, _pointer(b, function.args[0], BUSY), index(0))
+    _write(b, pointer_to(b, function.args[0], BUSY), index(0))
     b.ret_void()
 
 
@@ -137,18 +134,18 @@ def _drive(module: ir.Module, isa: Isa) -> None:
     states = b.alloca(I64)
     b.store(index(0), states, align=8)
     with b.if_then(b.not_(is_alone)):
-        b.store(b.load(_pointer(b, control, _STATE), typ=I64, align=8), states, align=8)
+        b.store(b.load(pointer_to(b, control, _STATE), typ=I64, align=8), states, align=8)
     mine, head = b.alloca(I64), b.alloca(I64)
     b.store(b.zext(is_alone, I64), mine, align=8)
-    with counted(b, index(0), count) as i:
-        step = _pointer(b, b.add(steps, b.mul(i, index(8 * STEP_WORDS))))
+    with counting(b, 0, count) as i:
+        step = pointer_to(b, b.add(steps, b.mul(i, index(8 * STEP_WORDS))))
         line = b.add(own_record, b.mul(i, index(8 * RECORD_WORDS)))
         code, place, parts, bits = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
         meets = b.icmp_signed("!=", b.and_(bits, index(MEETS)), index(0))
         is_others = b.and_(
             b.icmp_signed("!=", b.and_(bits, index(CALLERS)), index(0)), b.icmp_signed("!=", tid, index(0))
         )
-        run, buffers = b.inttoptr(code, POINTER), _pointer(b, b.add(table, place))
+        run, buffers = b.inttoptr(code, POINTER), pointer_to(b, b.add(table, place))
 
         def call(
             part: ir.LlvmValue, run: ir.LlvmValue = run, buffers: ir.LlvmValue = buffers, parts: ir.LlvmValue = parts
@@ -170,7 +167,7 @@ def _drive(module: ir.Module, isa: Isa) -> None:
         _stamp(b, b.and_(is_recorded, b.icmp_signed("!=", b.load(mine, typ=I64, align=8), index(0))), line, 1)
         with b.if_then(b.and_(meets, b.not_(is_alone))):
             first = b.load(head, typ=I64, align=8)
-            expected = b.load(_pointer(b, b.add(steps, b.mul(first, index(8 * STEP_WORDS))), 16), typ=I64, align=8)
+            expected = b.load(pointer_to(b, b.add(steps, b.mul(first, index(8 * STEP_WORDS))), 16), typ=I64, align=8)
             done = address(b, _state_of(b, states, first), 8)
             did = b.load(mine, typ=I64, align=8)
             with b.if_then(b.icmp_signed("!=", did, index(0))):
@@ -181,7 +178,7 @@ def _drive(module: ir.Module, isa: Isa) -> None:
 
 
 def _state_of(b: ir.IRBuilder, states: ir.LlvmValue, step: ir.LlvmValue) -> ir.LlvmValue:
-    return _pointer(b, b.add(b.load(states, typ=I64, align=8), b.mul(step, index(STATE_BYTES))))
+    return pointer_to(b, b.add(b.load(states, typ=I64, align=8), b.mul(step, index(STATE_BYTES))))
 
 
 def _claim(
@@ -195,7 +192,7 @@ def _claim(
 ) -> None:
     """Run the parts that this thread gets, beginning with its own share, and count them in `mine`."""
     start = b.sdiv(b.mul(tid, parts), threads)
-    with counted(b, index(0), parts) as turn:
+    with counting(b, 0, parts) as turn:
         part = b.srem(b.add(start, turn), parts)
         bit = b.shl(index(1), part)
         with b.if_then(b.icmp_signed("==", b.and_(_read(b, claimed), bit), index(0))):
@@ -207,7 +204,7 @@ def _claim(
 
 def _stamp(b: ir.IRBuilder, is_recorded: ir.LlvmValue, line: ir.LlvmValue, position: int) -> None:
     with b.if_then(is_recorded, likely=False):
-        b.store(b.call(b.module.globals["clock"], []), _pointer(b, line, 8 * position), align=8)
+        b.store(b.call(b.module.globals["clock"], []), pointer_to(b, line, 8 * position), align=8)
 
 
 def _work(module: ir.Module, isa: Isa) -> None:
@@ -219,8 +216,8 @@ def _work(module: ir.Module, isa: Isa) -> None:
         function.append_basic_block(n)
         for n in ("wait", "turn", "again", "tired", "back", "asleep", "enter", "serve", "leave")
     )
-    generation = _pointer(b, control, GENERATION)
-    gate = _pointer(b, control, GATE)
+    generation = pointer_to(b, control, GENERATION)
+    gate = pointer_to(b, control, GATE)
     parked = _worker(b, control, tid)
     b.branch(wait)
 
@@ -263,7 +260,7 @@ def _work(module: ir.Module, isa: Isa) -> None:
 
     b.position_at_end(serve)
     steps, count, table, record = (
-        b.load(_pointer(b, control, offset), typ=I64, align=8) for offset in (_STEPS, _COUNT, _TABLE, _RECORD)
+        b.load(pointer_to(b, control, offset), typ=I64, align=8) for offset in (_STEPS, _COUNT, _TABLE, _RECORD)
     )
     b.call(module.globals["drive"], [control, steps, count, table, record, tid, threads])
     b.branch(leave)
@@ -276,7 +273,7 @@ def _work(module: ir.Module, isa: Isa) -> None:
 
 
 def _worker(b: ir.IRBuilder, control: ir.LlvmValue, tid: ir.LlvmValue) -> ir.LlvmValue:
-    return address(b, _pointer(b, control, WORKERS), b.mul(tid, index(LINE)))
+    return address(b, pointer_to(b, control, WORKERS), b.mul(tid, index(LINE)))
 
 
 def _start(module: ir.Module) -> None:
@@ -286,17 +283,17 @@ def _start(module: ir.Module) -> None:
     fields = ((steps, _STEPS), (count, _COUNT), (table, _TABLE), (record, _RECORD), (state, _STATE))
     begin_team(b, b.add(control, index(TEAM)), threads)
     for value, offset in fields:
-        b.store(value, _pointer(b, control, offset), align=8)
-    with counted(b, index(0), b.mul(count, index(STATE_BYTES)), 8) as byte_offset:
-        b.store(index(0), _pointer(b, b.add(state, byte_offset)), align=8)
-    b.atomic_rmw("add", _pointer(b, control, GATE), index(_OPEN), "seq_cst")
-    b.atomic_rmw("add", _pointer(b, control, GENERATION), index(1), "seq_cst")
+        b.store(value, pointer_to(b, control, offset), align=8)
+    with counting(b, 0, b.mul(count, index(STATE_BYTES)), 8) as byte_offset:
+        b.store(index(0), pointer_to(b, b.add(state, byte_offset)), align=8)
+    b.atomic_rmw("add", pointer_to(b, control, GATE), index(_OPEN), "seq_cst")
+    b.atomic_rmw("add", pointer_to(b, control, GENERATION), index(1), "seq_cst")
     total = b.alloca(I64)
     b.store(index(0), total, align=8)
     here: ir.LlvmValue = index(-2)
     if "sched_getcpu" in addresses():
         here = b.sext(b.call(declare(module, "sched_getcpu", I32, []), []), I64)
-    with counted(b, index(1), threads) as tid:
+    with counting(b, 1, threads) as tid:
         worker = _worker(b, control, tid)
         is_asleep = b.icmp_signed("!=", _read(b, worker), index(0))
         is_here = b.icmp_signed("==", b.load(address(b, worker, HOME), typ=I64, align=8), here)
@@ -309,7 +306,7 @@ def _finish(module: ir.Module, isa: Isa) -> None:
     function, b = _function(module, "finish", VOID, 6)
     control, steps, count, table, record, threads = function.args
     b.call(module.globals["drive"], [control, steps, count, table, record, index(0), threads])
-    gate = _pointer(b, control, GATE)
+    gate = pointer_to(b, control, GATE)
     b.atomic_rmw("sub", gate, index(_OPEN), "seq_cst")
     _wait_for(b, isa, gate, index(0))
     b.ret_void()

@@ -14,7 +14,8 @@ from typing import Final
 
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, Variable, address, counted, declare, index
+from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, Variable, address, counting, index
+from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.runtime.result_memory_words import (
     BUSY,
     CACHED_NBYTES,
@@ -60,7 +61,7 @@ class _AllocatorCode:
         block_start = Variable.of(b, _NULL)
         with b.if_then(b.icmp_unsigned(">=", size, index(LARGE))), self.alone(b, state):
             max_size = b.add(size, b.lshr(size, index(2)))
-            with counted(b, index(0), index(SLOTS)) as i:
+            with counting(b, 0, SLOTS) as i:
                 start, capacity = self.slot(b, state, i)
                 slot_size = b.load(capacity, typ=I64, align=8)
                 is_suitable = b.and_(b.icmp_unsigned(">=", slot_size, size), b.icmp_unsigned("<=", slot_size, max_size))
@@ -75,7 +76,7 @@ class _AllocatorCode:
         fresh = b.call(self.malloc, [total_size])
         block_start.set(b, fresh)
         with b.if_then(b.icmp_unsigned("==", fresh, _NULL), likely=False):
-            with self.alone(b, state), counted(b, index(0), index(SLOTS)) as i:
+            with self.alone(b, state), counting(b, 0, SLOTS) as i:
                 self.drop(b, state, i)
             again = b.call(self.malloc, [total_size])
             with b.if_then(b.icmp_unsigned("==", again, _NULL)):
@@ -176,7 +177,7 @@ class _AllocatorCode:
 
     def make_room(self, b: ir.IRBuilder, state: ir.LlvmValue, size: ir.LlvmValue) -> None:
         """Drop the oldest blocks until `size` more bytes fit."""
-        with counted(b, index(0), index(SLOTS)):
+        with counting(b, 0, SLOTS):
             cached_nbytes = b.load(self.word(b, state, CACHED_NBYTES), typ=I64, align=8)
             with b.if_then(b.icmp_unsigned(">", b.add(cached_nbytes, size), index(MAX_CACHED_NBYTES))):
                 self.drop(b, state, b.load(self.word(b, state, TURN), typ=I64, align=8))

@@ -16,7 +16,8 @@ from rlx_core.ir.dtypes import DType, u32, u64
 from rlx_core.ir.op import Op
 from rlx_core.ops.random.philox import KEY_STEPS, MULTIPLIERS, ROUNDS, RandomWord
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, constant, splat, width
+from rlx_cpu.native.llvm.build import I32, I64, splat
+from rlx_cpu.native.llvm.ir.numbers import constant, width
 
 
 def word(b: Any, op: Op, dtypes: tuple[DType, ...], args: tuple[Any, ...]) -> Any:

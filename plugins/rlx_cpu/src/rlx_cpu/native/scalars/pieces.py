@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, constant, declare, width
-from rlx_cpu.native.llvm.ir.numbers import element_of
+from rlx_cpu.native.llvm.build import I32
+from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.llvm.ir.numbers import constant, element_of, width
 
 LANES = 16
 

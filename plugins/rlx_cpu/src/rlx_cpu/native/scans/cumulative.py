@@ -21,10 +21,11 @@ from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CACHE_LINE, I32, Variable, address, constant, prefetch, splat, starting, width
+from rlx_cpu.native.llvm.build import CACHE_LINE, I32, Variable, address, prefetch, splat, starting
 from rlx_cpu.native.llvm.elements import for_memory, held_type, load_elements, pieces, store_elements
+from rlx_cpu.native.llvm.ir.numbers import constant, width
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
+from rlx_cpu.native.llvm.nontemporal import either_way, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times, transposed
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.scalars.table import NATIVE
@@ -116,10 +117,7 @@ class ScanLine:
         return load_elements(self.builder, self.isa, self.dtype, place, lanes)
 
     def _store(self, value: ir.LlvmValue, place: ir.LlvmValue) -> None:
-        if self.is_nontemporal and width(value) * self.size == self.isa.vector_bytes:
-            store_nontemporal(self.builder, value, place)
-        else:
-            store_elements(self.builder, self.isa, self.dtype, value, place)
+        store_elements(self.builder, self.isa, self.dtype, value, place, is_nontemporal=self.is_nontemporal)
 
     # ------------------------------------------------------------------ lines one after the other
 

@@ -18,21 +18,11 @@ from rlx_core.ir.op import Op
 from rlx_core.ops.counting import ArgMax, ArgMin
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.contract import Call, Emitted, KernelForm
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import (
-    I32,
-    I64,
-    Variable,
-    address,
-    constant,
-    register_type,
-    shuffled,
-    splat,
-    starting,
-    width,
-)
+from rlx_cpu.native.llvm.build import I32, I64, Variable, address, register_type, shuffled, splat, starting
 from rlx_cpu.native.llvm.elements import load_elements, pieces
+from rlx_cpu.native.llvm.ir.numbers import constant, width
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known
@@ -114,11 +104,7 @@ class PositionSearch:
     def store(self, best: Best, to: ir.LlvmValue) -> None:
         b, lanes = self.builder, width(best.place)
         type = register_type(self.index, lanes)
-        place = (
-            best.place
-            if type == best.place.type
-            else (b.zext if self.index.itemsize == 8 else b.trunc)(best.place, type)
-        )
+        place = (b.zext if self.index.itemsize == 8 else b.trunc)(best.place, type)
         b.store(place, to, align=self.index.itemsize)
 
     def loop(self, start: Best, first: int, end: int, step: int, source: ir.LlvmValue, pitch: int, places: Any) -> Best:
@@ -245,34 +231,22 @@ def _lines(search: PositionSearch, source: ir.LlvmValue, to: ir.LlvmValue, lanes
             search.across(source, to, lanes)
 
 
-@frozen(eq=False)
-class PositionForm:
-    """A search of any number of rows, or of groups of neighbouring lines."""
-
-    extreme: Extreme
-    op: Op
-    isa: Isa
-
-    @property
-    def key(self) -> str:
-        return repr(self.extreme)
-
-    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
-        """See `SizedForm.call`."""
-        return Call(sizes, uses_threads=uses_threads(extreme_of(self.op, layout), self.isa))
-
-    def emit(self, module: ir.Module, name: str) -> Emitted:
-        """See `SizedForm.emit`."""
-        write_position(module, self.extreme, self.isa, name)
-        return Emitted(name)
-
-
-def sized_position(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> PositionForm | None:
-    """Finds the form of a search."""
+def sized_position(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> KernelForm | None:
+    """Finds the form of a search of any number of rows, or of groups of neighbouring lines."""
     (x,) = node.present()
     assert isinstance(node.op, ArgMax | ArgMin), "registered for these"
-    extreme = Extreme.of(node.op, x.type)
-    return PositionForm(extreme, node.op, isa) if is_known(extreme.n) and is_known(extreme.inner) else None
+    op, extreme = node.op, Extreme.of(node.op, x.type)
+    if not (is_known(extreme.n) and is_known(extreme.inner)):
+        return None
+
+    def call(layout: Layout, sizes: DimBinding) -> Call:
+        return Call(sizes, uses_threads=uses_threads(extreme_of(op, layout), isa))
+
+    def emit(module: ir.Module, name: str) -> Emitted:
+        write_position(module, extreme, isa, name)
+        return Emitted(name)
+
+    return KernelForm(repr(extreme), call, emit)
 
 
 native.register(ArgMax, ArgMin, when=is_held, accepts_strides=False, name="position", sized=sized_position)(

@@ -9,8 +9,7 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.cumulative import Cumsum
 from rlx_core.pipeline.kernels import condition
-from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.contract import Call, Emitted, KernelForm
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
@@ -25,34 +24,22 @@ def is_running(node: Node) -> bool:
     return (dtype.component if isinstance(node.op, Cumsum) else dtype) in DTYPES
 
 
-@frozen(eq=False)
-class RunningForm:
-    """A scan of any number of lines of any length; how many lie side by side is known."""
-
-    node: Node
-    running: Running
-
-    @property
-    def key(self) -> str:
-        return f"{self.running.scan!r} of {len(self.node.operands)} in {self.running.block}"
-
-    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
-        """See `SizedForm.call`."""
-        known = Running.of(self.node.op, layout.results[0].type, self.running.isa)
-        return Call(sizes, uses_threads=known.uses_threads) if known.block == self.running.block else None
-
-    def emit(self, module: ir.Module, name: str) -> Emitted:
-        """See `SizedForm.emit`."""
-        write_running(module, self.running, len(self.node.operands), name)
-        return Emitted(name)
-
-
-def sized_running(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> RunningForm | None:
-    """Finds the form of a scan."""
-    scan = ScanProblem.of(node.op, node.types[0])
+def sized_running(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> KernelForm | None:
+    """Finds the form of a scan of any number of lines of any length; how many lie side by side is known."""
+    scan, operands = ScanProblem.of(node.op, node.types[0]), len(node.operands)
     if not is_known(scan.inner) or scan.inner == 0:
         return None
-    return RunningForm(node, Running(scan, Running.of(node.op, layout.results[0].type, isa).block, isa))
+    running = Running(scan, Running.of(node.op, layout.results[0].type, isa).block, isa)
+
+    def call(layout: Layout, sizes: DimBinding) -> Call | None:
+        known = Running.of(node.op, layout.results[0].type, isa)
+        return Call(sizes, uses_threads=known.uses_threads) if known.block == running.block else None
+
+    def emit(module: ir.Module, name: str) -> Emitted:
+        write_running(module, running, operands, name)
+        return Emitted(name)
+
+    return KernelForm(f"{scan!r} of {operands} in {running.block}", call, emit)
 
 
 native.register(*RULES, when=is_running, in_place=(0, 1), accepts_strides=False, name="running", sized=sized_running)(

@@ -12,19 +12,10 @@ from rlx_core.codegen.scalars import exponential, wide_exponential
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import (
-    I1,
-    I64,
-    Variable,
-    constant,
-    declare,
-    intrinsic,
-    memory_type,
-    splat,
-    suffix,
-    variable,
-)
+from rlx_cpu.native.llvm.build import I1, I64, Variable, memory_type, splat, variable
 from rlx_cpu.native.llvm.elements import pieces
+from rlx_cpu.native.llvm.ir.assembler import intrinsic
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
 
@@ -313,9 +304,7 @@ class Elimination:
         """Subtract a multiple of one row from another, from a column on."""
         b, lanes = self.b, self.rows.lanes
         scale = splat(b, b.fneg(factor), lanes)
-        name = f"llvm.fmuladd.{suffix(scale.type)}"
-        multiply_add = declare(b.module, name, scale.type, [scale.type] * 3)
         with counting(b, first, index(self.rows.width), lanes) as j:
             place = self.at(row, j)
-            moved = b.call(multiply_add, [scale, self.load(self.at(source, j), lanes), self.load(place, lanes)])
+            moved = intrinsic(b, "llvm.fmuladd", scale, self.load(self.at(source, j), lanes), self.load(place, lanes))
             self.store(moved, place)

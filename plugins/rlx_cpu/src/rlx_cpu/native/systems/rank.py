@@ -7,7 +7,9 @@ from typing import Final
 import numpy as np
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, Variable, constant, intrinsic, memory_type
+from rlx_cpu.native.llvm.build import I64, Variable, memory_type
+from rlx_cpu.native.llvm.ir.assembler import intrinsic
+from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.simd import counting, index
 from rlx_cpu.native.systems.elimination import Elimination
 

@@ -26,6 +26,10 @@ def intrinsic(b: Instructions, name: str, *arguments: LlvmValue) -> LlvmValue:
     return b.call(function, arguments)
 
 
+def _unary(word: str) -> Callable[[Instructions, LlvmValue], LlvmValue]:
+    return lambda b, x: intrinsic(b, f"llvm.{word}", x)
+
+
 def new_function(module: Module, signature: FunctionType, name: str, *, is_internal: bool = False) -> IRBuilder:
     """Return a builder at the entry of a new function, which only its module calls if it `is_internal`."""
     function = Function(module, signature, name)
@@ -79,26 +83,11 @@ class IRBuilder(Instructions):
     def fma(self, x: LlvmValue, y: LlvmValue, z: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.fma", x, y, z)
 
-    def fabs(self, x: LlvmValue) -> LlvmValue:
-        return intrinsic(self, "llvm.fabs", x)
-
     def copysign(self, size: LlvmValue, sign: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.copysign", size, sign)
 
-    def sqrt(self, x: LlvmValue) -> LlvmValue:
-        return intrinsic(self, "llvm.sqrt", x)
-
-    def floor(self, x: LlvmValue) -> LlvmValue:
-        return intrinsic(self, "llvm.floor", x)
-
-    def ceil(self, x: LlvmValue) -> LlvmValue:
-        return intrinsic(self, "llvm.ceil", x)
-
-    def trunc_float(self, x: LlvmValue) -> LlvmValue:
-        return intrinsic(self, "llvm.trunc", x)
-
-    def rint(self, x: LlvmValue) -> LlvmValue:
-        return intrinsic(self, "llvm.rint", x)
+    fabs, sqrt, floor, ceil = _unary("fabs"), _unary("sqrt"), _unary("floor"), _unary("ceil")
+    trunc_float, rint = _unary("trunc"), _unary("rint")
 
     def scaled(self, x: LlvmValue, whole: LlvmValue, n: LlvmValue) -> LlvmValue:
         if width(x) == SCALEF_LANES and isinstance(element_of(x.type), FloatType):

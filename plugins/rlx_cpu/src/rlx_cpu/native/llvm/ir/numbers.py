@@ -42,11 +42,6 @@ def dtype_of(type: Type) -> DType:
     return _INTEGERS[element.width] if dtype is None else dtype
 
 
-def is_floating(type: Type) -> bool:
-    """Return whether registers of this type hold floats."""
-    return isinstance(element_of(type), FloatType | DoubleType)
-
-
 def integer_like(type: Type) -> Any:
     """The integer type, or vector of it, that has as many bits as a float type."""
     if isinstance(type, VectorType):

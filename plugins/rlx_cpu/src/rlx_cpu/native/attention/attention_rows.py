@@ -1,9 +1,10 @@
-"""Attention, and its gradient, with batch, queries and keys as run-time arguments.
+"""Attention, and its gradient, as native kernels, for known sizes or with batch, queries and keys as run-time arguments.
 
-Tiles have every height up to a maximum, as for products, and keys are in blocks whose width does not depend on how many there
-are. Forward, sums are rescaled as often as in code for the size, or more often: results agree with it to a few roundings.
-Backward, the row stride of the weights is a run-time argument, and sums are in the same order as in code for the known size if
-both have tiles of the same kind, which is so from two vectors of keys on.
+`forward_tiles.py` and `backward_tiles.py` have the per-thread code. For dynamic sizes tiles have every height up to a maximum,
+as for products, and keys are in blocks whose width does not depend on how many there are. Forward, sums are rescaled as often as
+in code for the size, or more often: results agree with it to a few roundings. Backward, the row stride of the weights is a
+run-time argument, and sums are in the same order as in code for the known size if both have tiles of the same kind, which is so
+from two vectors of keys on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rlx_core.codegen.sizes import layout_sizes, sized_layout
 from rlx_core.codegen.unknown import said
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
-from rlx_core.ops.attention import AttentionBackward
+from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_core.ops.attention_scores import AttentionOp
 from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.backward_plan import BackwardCut, BackwardPlan
@@ -28,6 +29,7 @@ from rlx_cpu.native.attention.backward_tiles import Backward
 from rlx_cpu.native.attention.cut import AttentionCut, products_of
 from rlx_cpu.native.attention.forward_plan import ForwardPlan
 from rlx_cpu.native.attention.forward_tiles import Forward
+from rlx_cpu.native.attention.parts import fitting_dtypes
 from rlx_cpu.native.attention.plan import DY, K, Q, V
 from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
@@ -36,6 +38,7 @@ from rlx_cpu.native.llvm.simd import Simd
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.table import native, op_of
 
 LARGEST: Final = 1 << 30
 """Positions that are counted with half the bits of an address."""
@@ -109,8 +112,7 @@ class AttentionForm:
 
 def sized_attention(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> AttentionForm | None:
     """Finds the form of attention, or of its gradient."""
-    op, lying, partition = node.op, sized_layout(node, layout), None
-    assert isinstance(op, AttentionOp), "registered for it alone"
+    op, lying, partition = op_of(node, AttentionOp), sized_layout(node, layout), None
     problem, known = AttentionProblem.of(op, lying), AttentionProblem.of(op, layout)
     is_backward = isinstance(op, AttentionBackward)
     if not problem.width or (is_backward and not problem.features):
@@ -121,3 +123,19 @@ def sized_attention(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> 
         partition = BackwardCut.for_all(cut, has_segments=has_segments)
     form = AttentionForm(op, lying, cut, isa, partition)
     return form if form.has_known_rows else None
+
+
+def attention(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Blocks of keys with an online softmax."""
+    return Forward(ForwardPlan.of(module, op_of(node, Attention), layout, isa), name).emit()
+
+
+def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Weights recomputed by blocks of queries; key heads, or segments of their queries, shared out."""
+    return Backward(BackwardPlan.of(module, op_of(node, AttentionBackward), layout, isa), name).emit()
+
+
+for op, emit in ((Attention, attention), (AttentionBackward, attention_backward)):
+    native.register(
+        op, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes, writes_strides=True, sized=sized_attention
+    )(emit)
