@@ -23,13 +23,13 @@ from rlx_core.ops.samples import Rejected, Sample
 
 def linear_jvp(op: Op, t: Sequence[Any], *x: Value, y: Value) -> Any:
     """Return the JVP of a linear op of one operand: the op itself, applied to the tangent."""
-    return ZERO if isinstance(t[0], Zero) else op(t[0])
+    return op(t[0])
 
 
 def bilinear_jvp(op: Op, t: Sequence[Value | Zero], a: Value, b: Value, *others: Value, y: Value) -> Any:
     """The `jvp` of an op that is linear in each of its first two operands."""
     if isinstance(t[0], Zero):
-        return ZERO if isinstance(t[1], Zero) else op(a, t[1], *others)
+        return op(a, t[1], *others)
     of_first = op(t[0], b, *others)
     return of_first if isinstance(t[1], Zero) else of_first + op(a, t[1], *others)
 
@@ -87,17 +87,12 @@ class Cast(Op):
             return x
         return cast_array(x, self.to)
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not (x.dtype.is_differentiable and self.to.is_differentiable):
-            return (ZERO,)
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         if x.dtype.is_float and self.to.is_complex:
             return (cast(2 * real(g), to=x.dtype),)
         return (cast(g, to=x.dtype),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) or not self.to.is_differentiable or not x.dtype.is_differentiable:
-            return ZERO
-        return cast(t[0], to=self.to)
+    jvp = linear_jvp
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides] | None:
         return (offset, strides) if x.dtype is self.to else None

@@ -149,8 +149,8 @@ class Gather(Indexed):
         back = ScatterAdd(axis=axis, batch_dims=self.batch_dims, size=table.shape[axis], oob=self.oob)
         return back(g, indices), ZERO
 
-    def jvp(self, t: Sequence[Any], table: Value, indices: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else evolve(self, fill=0)(t[0], indices)
+    def jvp(self, t: Sequence[Any], table: Value, indices: Value, *, y: Value) -> Any:
+        return evolve(self, fill=0)(t[0], indices)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         if not is_batched[0] and self.batch_dims == 0:
@@ -237,8 +237,8 @@ class ScatterAdd(Indexed):
         axis = normalize_axis(self.axis, g.ndim)
         return gather(g, indices, axis=axis, batch_dims=self.batch_dims, oob=self.oob), ZERO
 
-    def jvp(self, t: Sequence[Any], updates: Value, indices: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0], indices)
+    def jvp(self, t: Sequence[Any], updates: Value, indices: Value, *, y: Value) -> Any:
+        return self(t[0], indices)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         op, operands = self._lift(size, x, is_batched)
