@@ -18,30 +18,11 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import Op, Zero, define_op
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
-from rlx_core.ops.conversion import cast, conjugate, linear_jvp, real
+from rlx_core.ops.conversion import PartOfComplex, cast, conjugate, linear_jvp, real
 from rlx_core.ops.kinds import elementwise_batch
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, sum_to
-
-
-class PartOfComplex(Op):
-    """Base of the ops from a complex value to a real one."""
-
-    category: ClassVar = "elementwise"
-    batch = elementwise_batch
-
-    def infer(self, z: TensorType) -> TensorType:
-        expect_dtype("z", z, COMPLEXES, "complex")
-        return z.with_dtype(z.dtype.component)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        for d in COMPLEXES:
-            yield Sample(f"{d}[3, 4]")
-        yield Sample("c64[]")
-        yield Sample("c64[0, 2]")
-        yield Rejected("f32[3]", error=DtypeError, says="complex")
 
 
 @define_op

@@ -174,17 +174,30 @@ class Conjugate(Op):
 conjugate = op_function(Conjugate)
 
 
-@define_op
-class Real(Op):
-    """The real part. The cotangent of a complex z is ∂L/∂z̄, hence the half in reverse mode."""
+class PartOfComplex(Op):
+    """Base of the ops from a complex value to a real one."""
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = INEXACT
     batch = operand_batch
 
     def infer(self, z: TensorType) -> TensorType:
         expect_dtype("z", z, COMPLEXES, "complex")
         return z.with_dtype(z.dtype.component)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in COMPLEXES:
+            yield Sample(f"{d}[3, 4]")
+        yield Sample("c64[]")
+        yield Sample("c64[0, 2]")
+        yield Rejected("f32[3]", error=DtypeError, says="complex")
+
+
+@define_op
+class Real(PartOfComplex):
+    """The real part. The cotangent of a complex z is ∂L/∂z̄, hence the half in reverse mode."""
+
+    exact_dtypes: ClassVar = INEXACT
 
     def reference(self, z: np.ndarray) -> np.ndarray:
         return np.real(z).copy()  # a copy, because a view would change with z
@@ -193,11 +206,6 @@ class Real(Op):
         return (cast(g * 0.5, to=z.dtype),)
 
     jvp = linear_jvp
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("c64[3]")
-        yield Rejected("f32[3]", error=DtypeError, says="complex")
 
 
 real = op_function(Real)

@@ -136,10 +136,6 @@ class Scatter(Indexed):
         stays, wins, count = self._shares(x, updates, indices, y)
         return (where(stays, t_x, 0) + self._scatter_add(where(wins, t_updates, 0), indices, x)) / count
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        op, operands = self._lift(size, x, is_batched)
-        return op(*operands)
-
     def cost(self, x: TensorType, updates: TensorType, indices: TensorType) -> Dim:
         return updates.size
 
