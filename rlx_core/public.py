@@ -59,7 +59,8 @@ FUNCTIONS = listed(
             "reshape roll split squeeze stack swapaxes tile unstack"
         ),
         "rlx_core.ops.array_statistics": (
-            "all any astype count_nonzero cumulative_prod cumulative_sum diff logsumexp max mean min prod std sum var"
+            "all any astype count_nonzero cumulative_logsumexp cumulative_max cumulative_min cumulative_prod cumulative_sum diff "
+            "logsumexp max mean min prod std sum var"
         ),
         "rlx_core.ops.movement": "concat",
         "rlx_core.ops.rearrange": "tril triu",
@@ -70,7 +71,6 @@ FUNCTIONS = listed(
         "rlx_core.ops.scatter": "scatter",
         "rlx_core.ops.gather_nd": "gather_nd scatter_nd",
         "rlx_core.ops.windows": "dynamic_slice dynamic_update_slice",
-        "rlx_core.ops.running": "cumulative_logsumexp cumulative_max cumulative_min",
         "rlx_core.ops.cumulative": "linear_recurrence",
         "rlx_core.ops.products": "grouped_matmul lora_matmul",
         "rlx_core.ops.linalg": "matmul outer tensordot vecdot",

@@ -20,6 +20,6 @@ COMMANDS = (
     CommandSpec("new", "rlx_core.cli.new:new", summary="Write a package of your own: an op, a pass, a backend or a plugin."),
     CommandSpec("check", "rlx_core.cli.check:check", summary="Check a package: its plugin, contributions, laws and plans."),
     CommandSpec("conform", "rlx_core.cli.conforming.command:conform", summary="Show the conformance level of a target."),
-    CommandSpec("demo", "rlx_core.cli.run_demo:demo", summary="Embed sentences, train a classifier, draw both programs."),
+    CommandSpec("demo", "rlx_core.cli.demo:demo", summary="Embed sentences, train a classifier, draw both programs."),
     CommandSpec("bench", "rlx_core.cli.bench:bench", summary="Time rlx, and with --peers alternative systems."),
 )  # fmt: skip

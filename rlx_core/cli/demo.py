@@ -10,17 +10,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from rlx_core.cli.checkout import from_checkout, loaded
+from rlx_core.cli.session import CliSession
 from rlx_core.cli.tables import report_tables
 from rlx_core.draw.view import svg
 from rlx_core.errors import ConfigError
+from rlx_core.plugins import set_default_host
 
 SENTENCES = (
     "The cat sleeps on the warm windowsill.",
@@ -30,6 +33,24 @@ SENTENCES = (
     "Fresh bread.",
     "The baker takes a loaf out of the oven.",
 )
+
+
+def demo(
+    ctx: typer.Context,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers to this file.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the pictures go.")] = Path("demo-out"),
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="The device to compile for.")] = None,
+) -> None:
+    """Embed sentences, train a classifier, draw both programs."""
+    from_checkout("demo")
+    session = CliSession.of(ctx)
+    before = set_default_host(session.host)  # the programs of the demo compile as anyone's do: with the default host
+    try:
+        run_demo(Console(no_color=session.is_plain or None), out, json_file, target)
+    finally:
+        set_default_host(before)
 
 
 def example(name: str) -> ModuleType:

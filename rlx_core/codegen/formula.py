@@ -15,8 +15,7 @@ from typing import Any, Final, cast
 import numpy as np
 from attrs import field
 
-from rlx_core.codegen.expand import REDUCTIONS, SCALARS, expanded
-from rlx_core.codegen.in_parts import PARTS
+from rlx_core.codegen.expand import PARTS, REDUCTIONS, SCALARS, expanded
 from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Reduce
 from rlx_core.codegen.scalars.long import LONG
 from rlx_core.ir.dims import Dim, product

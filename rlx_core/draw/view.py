@@ -10,26 +10,9 @@ from rlx_core.draw.svg import svg
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Constant, Graph, GraphArgument, Node, Value, nested_graphs
 from rlx_core.ir.text import print_node, value_names
+from rlx_core.pipeline.report import human_bytes
 
 __all__ = ["describe_counts", "diff", "human_bytes", "summary", "svg"]
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-
-
-def human_bytes(nbytes: Dim) -> str:
-    """Return a number of bytes in human-readable form; an unknown size as its expression.
-
-    >>> human_bytes(12), human_bytes(1536), human_bytes(87_400_000)
-    ('12 B', '1.5 KiB', '83.4 MiB')
-    """
-    if not isinstance(nbytes, int):
-        return f"({nbytes}) B"
-    size, unit = float(nbytes), 0
-    # 1023.95 would print as 1024.0 of the smaller unit.
-    while size >= 1023.95 and unit < len(_UNITS) - 1:
-        size /= 1024
-        unit += 1
-    return f"{nbytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
 def describe_counts(graph: Graph) -> str:

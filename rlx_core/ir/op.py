@@ -100,8 +100,11 @@ class Op(Travels):
         infer(self, *types) -> TensorType | tuple            the result types; raises Shape/Dtype/AxisError
         decompose(self, *x) -> Value | tuple                 the meaning, in simpler ops
         reference(self, *arrays) -> ndarray | tuple          NumPy; sees f32 f64 c64 c128, ints and bool, never f16/bf16
-        vjp(self, g, *x, y) -> cotangents                    one per operand, `ZERO` where declared non-differentiable
-        jvp(self, t, *x, y) -> tangent(s)                    `t` is a tuple with `ZERO` for missing tangents
+        vjp(self, g, *x, y) -> cotangents                    one per operand, `ZERO` where declared non-differentiable; called
+                                                             if a cotangent and an operand's derivative are needed, with
+                                                             zeros for the other differentiable results
+        jvp(self, t, *x, y) -> tangent(s)                    `t` is a tuple with `ZERO` for missing tangents, at least one is
+                                                             present
         batch(self, size, x, is_batched) -> results          batched operands and all results carry the new axis first; a
                                                              result that is equal for all examples may be `Replicated`
         loop_form(self, *x) -> results                       of a primitive: in element-wise ops and reductions, for targets that

@@ -114,6 +114,9 @@ from rlx_core.ops.array_statistics import all as all
 from rlx_core.ops.array_statistics import any as any
 from rlx_core.ops.array_statistics import astype as astype
 from rlx_core.ops.array_statistics import count_nonzero as count_nonzero
+from rlx_core.ops.array_statistics import cumulative_logsumexp as cumulative_logsumexp
+from rlx_core.ops.array_statistics import cumulative_max as cumulative_max
+from rlx_core.ops.array_statistics import cumulative_min as cumulative_min
 from rlx_core.ops.array_statistics import cumulative_prod as cumulative_prod
 from rlx_core.ops.array_statistics import cumulative_sum as cumulative_sum
 from rlx_core.ops.array_statistics import diff as diff
@@ -235,9 +238,6 @@ from rlx_core.ops.products import grouped_matmul as grouped_matmul
 from rlx_core.ops.products import lora_matmul as lora_matmul
 from rlx_core.ops.rearrange import tril as tril
 from rlx_core.ops.rearrange import triu as triu
-from rlx_core.ops.running import cumulative_logsumexp as cumulative_logsumexp
-from rlx_core.ops.running import cumulative_max as cumulative_max
-from rlx_core.ops.running import cumulative_min as cumulative_min
 from rlx_core.ops.samples import Rejected as Rejected
 from rlx_core.ops.samples import Sample as Sample
 from rlx_core.ops.selection import optimization_barrier as optimization_barrier

@@ -149,6 +149,28 @@ def cumulative_prod(
     return _after_initial(cumulative.cumprod(_accumulated(x, dtype), axis=place), place, 1 if include_initial else None)
 
 
+@checked_call
+def cumulative_max(x: Any, axis: int | None = None) -> Any:
+    """The largest element so far along `axis`; NaN propagates.
+
+    >>> cumulative_max(np.array([1, 3, 2])).tolist()
+    [1, 3, 3]
+    """
+    return cumulative.cummax(x, axis=one_axis("cumulative_max", x, axis))
+
+
+@checked_call
+def cumulative_min(x: Any, axis: int | None = None) -> Any:
+    """The smallest element so far along `axis`; NaN propagates."""
+    return cumulative.cummin(x, axis=one_axis("cumulative_min", x, axis))
+
+
+@checked_call
+def cumulative_logsumexp(x: Any, axis: int | None = None) -> Any:
+    """log of the running sum of exponentials along `axis`, without overflow."""
+    return cumulative.cum_log_sum_exp(x, axis=one_axis("cumulative_logsumexp", x, axis))
+
+
 def _after_initial(x: Any, axis: int, initial: int | None) -> Any:
     if initial is None:
         return x

@@ -18,7 +18,7 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.activation import rsqrt
 from rlx_core.ops.conversion import as_dtype, per_element
-from rlx_core.ops.creation import size_scalar, tangent_or_zeros
+from rlx_core.ops.creation import size_scalar
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import affine_prepare, along, expect_affine, mean_over, sum_to_axes, wide
 from rlx_core.ops.structural import expand, reshape, transpose
@@ -189,9 +189,7 @@ class BatchNorm(ChannelOp):
         y: Sequence[Value],
     ) -> tuple[Value, ...]:
         # Closed form: after the sums that weight and bias need, one pass over g and x; the derived rule takes several.
-        dy, d_mean, d_var, d_running_mean, d_running_var = (
-            wide(tangent_or_zeros(cotangent, v)) for cotangent, v in zip(g, y, strict=True)
-        )
+        dy, d_mean, d_var, d_running_mean, d_running_var = map(wide, g)
         channel, count = self.channel(x), self._count(x.type)
         n, one_less = (size_scalar(size, y[2].dtype) for size in (count, count - 1))
         data, r = wide(x), self.inverse_std(y[2])

@@ -26,6 +26,7 @@ from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes
+from rlx_core.system.records import frozen
 
 
 def expect_operands(body: Graph, types: Sequence[TensorType | None]) -> None:
@@ -75,13 +76,9 @@ class Inlined:
     __slots__ = ()
 
 
-@define_op
-class Call(Inlined, Op):
-    """A graph applied to operands: equivalent to its inlined nodes, grouped under one name.
-
-    Shapes:
-        operands: the inputs of `body`    ->    results: its outputs
-    """
+@frozen(slots=False)
+class AppliedGraph(Inlined, Op):
+    """A graph applied to operands: the base of ops that are equivalent to the inlined nodes of `body`."""
 
     category: ClassVar[Category] = "boundary"
     body: Graph = field(validator=closed_body)
@@ -99,6 +96,15 @@ class Call(Inlined, Op):
 
     def decompose(self, *operands: Value) -> tuple[Value, ...]:
         return results_of(self.body, operands)
+
+
+@define_op
+class Call(AppliedGraph):
+    """A graph applied to operands: equivalent to its inlined nodes, grouped under one name.
+
+    Shapes:
+        operands: the inputs of `body`    ->    results: its outputs
+    """
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -18,7 +18,7 @@ from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import ALL, FLOATS, INEXACT, INTEGERS, bool_, i32, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.mesh import Mesh, OverNamedAxes, current_mesh
-from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
+from rlx_core.ir.op import Category, Op, define_op
 from rlx_core.ir.rules import Replicated
 from rlx_core.ir.types import Shape, TensorType, expect_dtype
 from rlx_core.ops.conversion import as_dtype, cast, linear_jvp, operand_batch, widened
@@ -109,8 +109,8 @@ class PSum(Collective):
     def of_equal(self, x: Value, size: Dim) -> Value:
         return times(cast(x, to=i64) if x.dtype is bool_ else x, size)
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        return (self(g) if x.dtype.is_differentiable else ZERO,)
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
+        return (self(g),)
 
     jvp = linear_jvp
 
@@ -174,16 +174,12 @@ class ExtremeOverMembers(Collective):
         is_extreme = x == y
         return is_extreme, self._sum(cast(is_extreme, to=x.dtype.accumulator))
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not x.dtype.is_differentiable:
-            return (ZERO,)
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         is_extreme, count = self._is_extreme(x, y)
         share = as_dtype(self._sum(g) / count, g.dtype)
         return (where(is_extreme, share, where(y == y, 0, y)),)  # a NaN equals no operand, and its derivatives are NaN
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
-            return ZERO
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
         is_extreme, count = self._is_extreme(x, y)
         return as_dtype(self._sum(where(is_extreme, t[0], 0)) / count, t[0].dtype)
 

@@ -7,7 +7,7 @@ wherever a real value is converted to a complex one or vice versa.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,32 +16,13 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import COMPLEXES, INEXACT, c64, c128, f32, f64, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import Op, Zero, define_op
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
-from rlx_core.ops.conversion import cast, conjugate, real
+from rlx_core.ops.conversion import PartOfComplex, cast, conjugate, linear_jvp, real
 from rlx_core.ops.kinds import elementwise_batch
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, sum_to
-
-
-class PartOfComplex(Op):
-    """Base of the ops from a complex value to a real one."""
-
-    category: ClassVar = "elementwise"
-    batch = elementwise_batch
-
-    def infer(self, z: TensorType) -> TensorType:
-        expect_dtype("z", z, COMPLEXES, "complex")
-        return z.with_dtype(z.dtype.component)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        for d in COMPLEXES:
-            yield Sample(f"{d}[3, 4]")
-        yield Sample("c64[]")
-        yield Sample("c64[0, 2]")
-        yield Rejected("f32[3]", error=DtypeError, says="complex")
 
 
 @define_op
@@ -56,8 +37,8 @@ class ComplexAbs(PartOfComplex):
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
         return (cast(0.5 * g, to=z.dtype) * _direction(z, y),)
 
-    def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else real(conjugate(_direction(z, y)) * t[0])
+    def jvp(self, t: Sequence[Any], z: Value, *, y: Value) -> Value:
+        return real(conjugate(_direction(z, y)) * t[0])
 
 
 complex_abs = op_function(ComplexAbs)
@@ -82,9 +63,7 @@ class Angle(PartOfComplex):
         rotated = make_complex(0, 0.5 * g / where(modulus == 0, 1, modulus))
         return (rotated * _direction(z, modulus),)
 
-    def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero):
-            return ZERO
+    def jvp(self, t: Sequence[Any], z: Value, *, y: Value) -> Value:
         modulus = complex_abs(z)
         return imag(conjugate(_direction(z, modulus)) * t[0]) / where(modulus == 0, 1, modulus)
 
@@ -104,8 +83,7 @@ class Imag(PartOfComplex):
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
         return (make_complex(0, 0.5 * g),)
 
-    def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else imag(t[0])
+    jvp = linear_jvp
 
 
 imag = op_function(Imag)
@@ -145,11 +123,8 @@ class MakeComplex(Op):
     def vjp(self, g: Value, re: Value, im: Value, *, y: Value) -> tuple[Value, Value]:
         return sum_to(2 * real(g), re.shape), sum_to(2 * imag(g), im.shape)
 
-    def jvp(self, t: Sequence[Value | Zero], re: Value, im: Value, *, y: Value) -> Value | Zero:
-        t_re, t_im = (0 if isinstance(x, Zero) else x for x in t)
-        if not isinstance(t_re, Value) and not isinstance(t_im, Value):
-            return ZERO
-        tangent = make_complex(t_re, t_im)
+    def jvp(self, t: Sequence[Any], re: Value, im: Value, *, y: Value) -> Value:
+        tangent = make_complex(*(0 if isinstance(x, Zero) else x for x in t))
         return tangent if tangent.shape == y.shape else expand(tangent, y.shape)
 
     @classmethod
@@ -175,8 +150,8 @@ class ComplexNormSq(PartOfComplex):
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
         return (z * cast(g, to=z.dtype),)
 
-    def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else 2 * real(conjugate(z) * t[0])
+    def jvp(self, t: Sequence[Any], z: Value, *, y: Value) -> Value:
+        return 2 * real(conjugate(z) * t[0])
 
 
 complex_norm_sq = op_function(ComplexNormSq)

@@ -23,13 +23,13 @@ from rlx_core.ops.samples import Rejected, Sample
 
 def linear_jvp(op: Op, t: Sequence[Any], *x: Value, y: Value) -> Any:
     """Return the JVP of a linear op of one operand: the op itself, applied to the tangent."""
-    return ZERO if isinstance(t[0], Zero) else op(t[0])
+    return op(t[0])
 
 
 def bilinear_jvp(op: Op, t: Sequence[Value | Zero], a: Value, b: Value, *others: Value, y: Value) -> Any:
     """The `jvp` of an op that is linear in each of its first two operands."""
     if isinstance(t[0], Zero):
-        return ZERO if isinstance(t[1], Zero) else op(a, t[1], *others)
+        return op(a, t[1], *others)
     of_first = op(t[0], b, *others)
     return of_first if isinstance(t[1], Zero) else of_first + op(a, t[1], *others)
 
@@ -87,17 +87,12 @@ class Cast(Op):
             return x
         return cast_array(x, self.to)
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not (x.dtype.is_differentiable and self.to.is_differentiable):
-            return (ZERO,)
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         if x.dtype.is_float and self.to.is_complex:
             return (cast(2 * real(g), to=x.dtype),)
         return (cast(g, to=x.dtype),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) or not self.to.is_differentiable or not x.dtype.is_differentiable:
-            return ZERO
-        return cast(t[0], to=self.to)
+    jvp = linear_jvp
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides] | None:
         return (offset, strides) if x.dtype is self.to else None
@@ -179,17 +174,30 @@ class Conjugate(Op):
 conjugate = op_function(Conjugate)
 
 
-@define_op
-class Real(Op):
-    """The real part. The cotangent of a complex z is ∂L/∂z̄, hence the half in reverse mode."""
+class PartOfComplex(Op):
+    """Base of the ops from a complex value to a real one."""
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = INEXACT
     batch = operand_batch
 
     def infer(self, z: TensorType) -> TensorType:
         expect_dtype("z", z, COMPLEXES, "complex")
         return z.with_dtype(z.dtype.component)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in COMPLEXES:
+            yield Sample(f"{d}[3, 4]")
+        yield Sample("c64[]")
+        yield Sample("c64[0, 2]")
+        yield Rejected("f32[3]", error=DtypeError, says="complex")
+
+
+@define_op
+class Real(PartOfComplex):
+    """The real part. The cotangent of a complex z is ∂L/∂z̄, hence the half in reverse mode."""
+
+    exact_dtypes: ClassVar = INEXACT
 
     def reference(self, z: np.ndarray) -> np.ndarray:
         return np.real(z).copy()  # a copy, because a view would change with z
@@ -198,11 +206,6 @@ class Real(Op):
         return (cast(g * 0.5, to=z.dtype),)
 
     jvp = linear_jvp
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("c64[3]")
-        yield Rejected("f32[3]", error=DtypeError, says="complex")
 
 
 real = op_function(Real)

@@ -17,7 +17,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
+from rlx_core.ir.op import Category, Op, Zero, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
@@ -149,9 +149,7 @@ class LinearRecurrence(Op):
         total = LinearRecurrence(axis, not self.reverse)(conjugate_if_complex(shifted(a, axis, ahead)), g)
         return total * conjugate_if_complex(shifted(y, axis, -ahead)), total
 
-    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) and isinstance(t[1], Zero):
-            return ZERO
+    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Any:
         source = tangent_or_zeros(t[1], b)
         if not isinstance(t[0], Zero):
             axis = normalize_axis(self.axis, a.ndim)
@@ -224,9 +222,7 @@ class CumulativeExtreme(Cumulative):
         position = iota(axis=axis, shape=x.shape)
         return Cummax(axis)(where(is_better, position, where(first_nan, position, 0)))
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not x.dtype.is_differentiable:
-            return (ZERO,)
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         axis = normalize_axis(self.axis, x.ndim)
         if self.reverse:
             (back,) = evolve(self, reverse=False).vjp(flip(g, (axis,)), flip(x, (axis,)), y=flip(y, (axis,)))
@@ -234,9 +230,7 @@ class CumulativeExtreme(Cumulative):
         cotangent = shifted(g, axis, -1) if self.exclusive else g
         return (add_along_axis(cotangent, self._winners(x), axis, x.shape[axis]),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
-            return ZERO
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
         axis = normalize_axis(self.axis, x.ndim)
         if self.reverse:
             forward = evolve(self, reverse=False).jvp((flip(t[0], (axis,)),), flip(x, (axis,)), y=flip(y, (axis,)))

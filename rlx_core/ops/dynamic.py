@@ -102,8 +102,8 @@ class DynamicSlice(Op):
     def vjp(self, g: Value, x: Value, *starts: Value, y: Value) -> tuple[Value | Zero, ...]:
         return dynamic_update_slice(zeros_like(x), g, *starts), *(ZERO for _ in starts)
 
-    def jvp(self, t: Sequence[Any], x: Value, *starts: Value, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0], *starts)
+    def jvp(self, t: Sequence[Any], x: Value, *starts: Value, y: Value) -> Any:
+        return self(t[0], *starts)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         table, starts = x[0], x[1:]
@@ -175,9 +175,7 @@ class DynamicUpdateSlice(Op):
         outside = self(g, zeros_like(update), *starts)
         return outside, DynamicSlice(update.shape)(g, *starts), *(ZERO for _ in starts)
 
-    def jvp(self, t: Sequence[Any], x: Value, update: Value, *starts: Value, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) and isinstance(t[1], Zero):
-            return ZERO
+    def jvp(self, t: Sequence[Any], x: Value, update: Value, *starts: Value, y: Value) -> Any:
         return self(tangent_or_zeros(t[0], x), tangent_or_zeros(t[1], update), *starts)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:

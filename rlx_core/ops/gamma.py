@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx_core.ir.apply import OpFunction, op_function
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Zero, define_op, field
+from rlx_core.ir.op import define_op, field
 from rlx_core.ops.kinds import Elementwise, UnaryFloat, elementwise, unary_float_samples
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.special import digamma_array, lgamma_array, polygamma_array
@@ -44,8 +44,8 @@ class Polygamma(UnaryFloat):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (g * polygamma(x, order=self.order + 1),)
 
-    def jvp(self, t: Sequence[Value | Zero], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else t[0] * polygamma(x, order=self.order + 1)
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Any:
+        return t[0] * polygamma(x, order=self.order + 1)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

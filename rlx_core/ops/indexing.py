@@ -94,6 +94,10 @@ class Indexed(Op):
     def _table_rank(self, rank: int, index_rank: int) -> int:
         return rank
 
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        op, operands = self._lift(size, x, is_batched)
+        return op(*operands)
+
 
 def _by_batch(x: np.ndarray, batch: int, axis: int, count: int) -> np.ndarray:
     """Return `x` as [batch, outer, `count` axes merged, inner]."""
@@ -149,17 +153,16 @@ class Gather(Indexed):
         back = ScatterAdd(axis=axis, batch_dims=self.batch_dims, size=table.shape[axis], oob=self.oob)
         return back(g, indices), ZERO
 
-    def jvp(self, t: Sequence[Any], table: Value, indices: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else evolve(self, fill=0)(t[0], indices)
+    def jvp(self, t: Sequence[Any], table: Value, indices: Value, *, y: Value) -> Any:
+        return evolve(self, fill=0)(t[0], indices)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
         if not is_batched[0] and self.batch_dims == 0:
             # One table for every element: the new axis is a further index axis, and moves to the front.
             axis = normalize_axis(self.axis, x[0].ndim)
             read = self(*x)
             return transpose(read, (axis, *(i for i in range(read.ndim) if i != axis)))
-        op, operands = self._lift(size, x, is_batched)
-        return op(*operands)
+        return Indexed.batch(self, size, x, is_batched)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -237,12 +240,8 @@ class ScatterAdd(Indexed):
         axis = normalize_axis(self.axis, g.ndim)
         return gather(g, indices, axis=axis, batch_dims=self.batch_dims, oob=self.oob), ZERO
 
-    def jvp(self, t: Sequence[Any], updates: Value, indices: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0], indices)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        op, operands = self._lift(size, x, is_batched)
-        return op(*operands)
+    def jvp(self, t: Sequence[Any], updates: Value, indices: Value, *, y: Value) -> Any:
+        return self(t[0], indices)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

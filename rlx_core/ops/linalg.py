@@ -19,7 +19,7 @@ from rlx_core.ir.array import HostArray
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, i32
 from rlx_core.ir.graph import Value, ambient_builder
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import (
     Shape,
     TensorType,
@@ -113,9 +113,7 @@ class MatMul(Op):
         terms = multiply(rows, columns)
         return as_dtype(sum_axes(terms, axes=(terms.ndim - 2,)), result)
 
-    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not a.dtype.is_differentiable:
-            return ZERO, ZERO
+    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
         da = matmul(g, adjoint(b))
         if a.ndim > 2 and b.ndim == 2:
             # One product over all rows: a product per batch entry would store [..., k, n] only to sum it.

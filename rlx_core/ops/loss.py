@@ -99,9 +99,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
     def vjp(self, g: Value, logits: Value, labels: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         return softmax_cross_entropy_backward(logits, labels, g, ignore_index=self.ignore_index), ZERO
 
-    def jvp(self, t: Sequence[Any], logits: Value, labels: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero):
-            return ZERO
+    def jvp(self, t: Sequence[Any], logits: Value, labels: Value, *, y: Value) -> Value:
         return as_dtype(sum_axes(residual(logits, labels, self.ignore_index) * wide(t[0]), axes=(1,)), logits.dtype)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:

@@ -19,7 +19,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, require, smaller
 from rlx_core.ir.dtypes import ALL, bool_
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import (
     TensorType,
@@ -166,9 +166,7 @@ class Concat(Op):
             start = start + v.shape[axis]
         return tuple(parts)
 
-    def jvp(self, t: Sequence[Any], *x: Value, y: Value) -> Value | Zero:
-        if all(isinstance(s, Zero) for s in t):
-            return ZERO
+    def jvp(self, t: Sequence[Any], *x: Value, y: Value) -> Any:
         return self(*(tangent_or_zeros(s, v) for s, v in zip(t, x, strict=True)))
 
     batch = along_axis_batch
@@ -308,9 +306,7 @@ class Pad(Op):
         inside = zeros_like(x, dtype=bool_)
         return pad(inside, scalar(True, bool_), lo=self.lo, hi=self.hi, between=self.between)
 
-    def jvp(self, t: Sequence[Any], x: Value, value: Value | None = None, *, y: Value) -> Value | Zero:
-        if all(isinstance(s, Zero) for s in t):
-            return ZERO
+    def jvp(self, t: Sequence[Any], x: Value, value: Value | None = None, *, y: Value) -> Any:
         if value is None:
             return self(t[0])
         return self(tangent_or_zeros(t[0], x), tangent_or_zeros(t[1], value))

@@ -85,8 +85,8 @@ class PiecewiseOp(UnaryFloat):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (scaled(g, self.derivative(x, y)),)
 
-    def jvp(self, t: Sequence[Value | Zero], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else scaled(t[0], self.derivative(x, y), is_forward=True)
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
+        return scaled(t[0], self.derivative(x, y), is_forward=True)
 
 
 @define_op

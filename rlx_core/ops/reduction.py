@@ -17,7 +17,7 @@ from rlx_core.ir.dims import product, require
 from rlx_core.ir.dtypes import ALL, FLOATS, INEXACT, INTEGERS, DType, bool_, f32, f64, i32, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Zero, define_op
+from rlx_core.ir.op import define_op
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes
 from rlx_core.ops.activation import exp, sqrt
 from rlx_core.ops.arithmetic import maximum
@@ -122,17 +122,13 @@ class ExtremeReduction(Reduction):
         is_extreme = x == expand_reduced(y, x.type, self.axes)
         return is_extreme, sum_axes(cast(is_extreme, to=x.dtype.accumulator), axes=self.axes, keep_dim=self.keep_dim)
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not x.dtype.is_differentiable:
-            return (ZERO,)
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         is_extreme, count = self._shares(x, y)
         share = as_dtype(widened(g) / count, g.dtype)
         others = where(y == y, 0, y)  # a NaN equals no element, not even itself
         return (where(is_extreme, *(expand_reduced(v, x.type, self.axes) for v in (share, others))),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
-            return ZERO
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
         is_extreme, count = self._shares(x, y)
         total = sum_axes(widened(where(is_extreme, t[0], 0)), axes=self.axes, keep_dim=self.keep_dim)
         return as_dtype(total / count, t[0].dtype)
@@ -185,14 +181,10 @@ class Prod(Reduction):
         others = reshape(before * after, front.shape)
         return transpose(others, perm=tuple(order.index(i) for i in range(x.ndim)))
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not x.dtype.is_differentiable:
-            return (ZERO,)
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (expand_reduced(g, x.type, self.axes) * conjugate_if_complex(self._others(x)),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
-            return ZERO
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
         return sum_axes(t[0] * self._others(x), axes=self.axes, keep_dim=self.keep_dim)
 
     @classmethod
@@ -236,9 +228,7 @@ class LogSumExp(Reduction):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (expand_reduced(g, x.type, self.axes) * self._softmax(x, y),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero):
-            return ZERO
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
         return sum_axes(t[0] * self._softmax(x, y), axes=self.axes, keep_dim=self.keep_dim)
 
     @classmethod

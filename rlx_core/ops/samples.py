@@ -78,8 +78,15 @@ class Sample:
 
     def with_types(self, types: Sequence[TensorType | None]) -> Sample:
         """Return the sample with other operand types."""
-        settings: Any = {name: getattr(self, name) for name in ("low", "high", "ranges", "make", "is_smooth")}
-        return Sample(*types, **settings, **self.attributes)
+        return Sample(*types, **self._settings, **self.attributes)
+
+    def with_attributes(self, **attributes: Any) -> Sample:
+        """Return the sample with other values of some attributes."""
+        return Sample(*self.types, **self._settings, **{**self.attributes, **attributes})
+
+    @property
+    def _settings(self) -> Any:
+        return {name: getattr(self, name) for name in ("low", "high", "ranges", "make", "is_smooth")}
 
 
 def draw(rng: np.random.Generator, type: TensorType, low: float, high: float) -> np.ndarray:

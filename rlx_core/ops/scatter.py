@@ -114,8 +114,6 @@ class Scatter(Indexed):
         return where(is_zero, where(zeros == 1, products, 0), products / without * vanishing)
 
     def vjp(self, g: Value, x: Value, updates: Value, indices: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not x.dtype.is_differentiable:
-            return ZERO, ZERO, ZERO
         if self.mode == "add":
             return g, self._gather(g, indices), ZERO
         if self.mode == "set":
@@ -129,8 +127,6 @@ class Scatter(Indexed):
         return where(stays, share, 0), where(wins, self._gather(share, indices), 0), ZERO
 
     def jvp(self, t: Sequence[Any], x: Value, updates: Value, indices: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) and isinstance(t[1], Zero):
-            return ZERO
         t_x, t_updates = tangent_or_zeros(t[0], x), tangent_or_zeros(t[1], updates)
         if self.mode in ("set", "add"):
             return self(t_x, t_updates, indices)
@@ -139,10 +135,6 @@ class Scatter(Indexed):
             return self(t_x, updates, indices) + added
         stays, wins, count = self._shares(x, updates, indices, y)
         return (where(stays, t_x, 0) + self._scatter_add(where(wins, t_updates, 0), indices, x)) / count
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        op, operands = self._lift(size, x, is_batched)
-        return op(*operands)
 
     def cost(self, x: TensorType, updates: TensorType, indices: TensorType) -> Dim:
         return updates.size

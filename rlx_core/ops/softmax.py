@@ -15,7 +15,7 @@ from rlx_core.errors import AxisError, DtypeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.conversion import as_dtype, per_element
@@ -89,8 +89,8 @@ class Softmax(RowOp):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (self._project(g, y),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self._project(t[0], y)
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
+        return self._project(t[0], y)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -145,9 +145,7 @@ class LogSoftmax(RowOp):
         axis = normalize_axis(self.axis, y.ndim)
         return (as_dtype(wide(g) - exp(wide(y)) * row_sum(wide(g), axis), x.dtype),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero):
-            return ZERO
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
         axis = normalize_axis(self.axis, y.ndim)
         return as_dtype(wide(t[0]) - row_sum(exp(wide(y)) * wide(t[0]), axis), x.dtype)
 

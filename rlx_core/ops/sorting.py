@@ -54,15 +54,11 @@ class Selection(Op):
     axis: int
 
     # For the k largest these rules touch k elements; the derivative of the decomposition, a whole sort, would touch n.
-    def vjp(self, g: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, ...]:
-        if isinstance(g[0], Zero) or not x.dtype.is_differentiable:
-            return (ZERO,)
+    def vjp(self, g: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value, ...]:
         axis = normalize_axis(self.axis, x.ndim)
         return (add_along_axis(g[0], y[1], axis, x.shape[axis]),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
-        if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
-            return ZERO, ZERO
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value, Zero]:
         return take_along_axis(t[0], y[1], axis=normalize_axis(self.axis, x.ndim)), ZERO
 
     batch = along_axis_batch

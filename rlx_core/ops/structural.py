@@ -18,7 +18,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, exact_quotient, is_static, product, require
 from rlx_core.ir.dtypes import bf16, bool_, c64, f16, f32, f64, i32, i64, u8
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
+from rlx_core.ir.op import Category, Op, define_op
 from rlx_core.ir.strides import Strides, regrouped_strides
 from rlx_core.ir.types import (
     Shape,
@@ -84,8 +84,8 @@ class Reshape(Op):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (reshape(g, x.shape),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else reshape(t[0], y.shape)
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
+        return reshape(t[0], y.shape)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         shape = self.infer(x[0].type.with_shape(x[0].shape[1:])).shape
@@ -141,8 +141,8 @@ class Expand(Op):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (sum_to(g, x.shape),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else expand(t[0], y.shape)
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
+        return expand(t[0], y.shape)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         unbatched = x[0].type.with_shape(x[0].shape[1:])
@@ -255,8 +255,8 @@ class Sum(Reduction):
         total = np.int64 if x.dtype == np.bool_ else x.dtype
         return np.asarray(np.sum(x, axis=normalize_axes(self.axes, x.ndim), keepdims=self.keep_dim, dtype=total))
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        return (expand_reduced(g, x.type, self.axes),) if x.dtype.is_differentiable else (ZERO,)
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
+        return (expand_reduced(g, x.type, self.axes),)
 
     jvp = linear_jvp
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from attrs import evolve
 
+from rlx_core.errors import Fact
 from rlx_core.errors.contained import contained
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
@@ -91,8 +92,9 @@ def expect_parameters(lir: Lir, work: CountedWork) -> None:
     """
     work.expect_parameters(sum(map(static_nbytes, lir.graph.param_types.values())), "parameters")
     for node in () if lir.prepare is None else lir.prepare.nodes:
+        where = Fact("node", node.label, node.origin.source)
         for t in node.types:
-            work.expect_parameters(static_nbytes(t), f"{node.op.title}, computed of parameters alone, has a value")
+            work.expect_parameters(static_nbytes(t), f"{node.op.title}, computed of parameters alone, has a value", where)
 
 
 def static_nbytes(t: TensorType) -> int:

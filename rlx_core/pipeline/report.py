@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field
 
+from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Param
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.shown import Shown
@@ -255,11 +256,20 @@ class CompilationReport(Shown):
             yield "calls", f"are checked in Python: {self.checked}"
 
 
-def human_bytes(count: int) -> str:
-    """A number of bytes in the largest unit that leaves at least 1: `1.5 MiB`."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def human_bytes(nbytes: Dim) -> str:
+    """Return a number of bytes in human-readable form; an unknown size as its expression.
+
+    >>> human_bytes(12), human_bytes(1536), human_bytes(87_400_000)
+    ('12 B', '1.5 KiB', '83.4 MiB')
+    """
+    if not isinstance(nbytes, int):
+        return f"({nbytes}) B"
+    size, unit = float(nbytes), 0
+    # 1023.95 would print as 1024.0 of the smaller unit.
+    while size >= 1023.95 and unit < len(_UNITS) - 1:
         size /= 1024
-    raise AssertionError("the loop returns at its last unit")
+        unit += 1
+    return f"{nbytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"

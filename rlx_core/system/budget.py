@@ -120,20 +120,21 @@ class CountedWork:
             limit = self.budget.read
             raise self._exceeded("read", f"{what}: the files have more than {limit:,} bytes", f"{self._read:,}")
 
-    def expect_parameters(self, nbytes: int, what: str) -> None:
-        """Require that parameters may have `nbytes`.
+    def expect_parameters(self, nbytes: int, what: str, *facts: Fact) -> None:
+        """Require that parameters may have `nbytes`; the facts are of an error.
 
         Raises:
             BudgetError: They may not.
         """
         if nbytes > self.budget.parameters:
             limit = self.budget.parameters
-            raise self._exceeded("parameters", f"{what} of more than {limit:,} bytes", f"{nbytes:,}")
+            raise self._exceeded("parameters", f"{what} of more than {limit:,} bytes", f"{nbytes:,}", *facts)
 
-    def _exceeded(self, name: str, problem: str, actual: str) -> BudgetError:
+    def _exceeded(self, name: str, problem: str, actual: str, *facts: Fact) -> BudgetError:
         limit = getattr(self.budget, name)
         return BudgetError(
             f"{self.task}: {problem}",
+            *facts,
             Fact("found", actual),
             Fact(f"budget.{name}", f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"),
             hint=f'if it is meant: config={{"budget.{name}": ...}}, or {name} = ... under [budget] in rlx.toml',

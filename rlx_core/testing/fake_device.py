@@ -11,7 +11,7 @@ import itertools
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,16 +29,13 @@ from rlx_core.emit.emitters import Call, Emitted, Function, Language
 from rlx_core.errors import DeviceLostError, IndexRangeError, KernelBuildError, OutOfMemoryError, RlxError
 from rlx_core.hooks import hookimpl
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph import Graph
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
-from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.select.backend import Level
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.entry import given_entry
-from rlx_core.runtime.executable import Executable
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define, frozen
 
@@ -432,15 +429,3 @@ class Fake:
     @hookimpl
     def rlx_options(self) -> list[OptionSpec]:
         return [OptionSpec("fake.poison", bool, False, doc="Whether memory nobody may read is full of NaN.")]
-
-
-def run_on_fake(graph: Graph, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """Run a graph on the fake device with poisoned memory; ops without a kernel run on the host."""
-    config = {"dispatch.allow-host": ["*"], "options": {"fake.poison": True}}
-    executable = Executable(compile_graph(graph, target="fake", host=_host_of_laws(), config=config))
-    return executable.run(dict(zip(graph.input_types, arrays, strict=True)))
-
-
-@cache
-def _host_of_laws() -> PluginHost:
-    return fake_host(1)

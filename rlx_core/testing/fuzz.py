@@ -35,8 +35,8 @@ from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
 from rlx_core.system.records import frozen
 from rlx_core.testing.generate import Generated, generate
+from rlx_core.testing.judges import mode_complaint
 from rlx_core.testing.kept import text_of, write_case
-from rlx_core.testing.modes import mode_complaint
 from rlx_core.testing.reduce import reduce
 from rlx_core.testing.yardstick import yardstick
 

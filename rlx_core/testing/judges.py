@@ -6,15 +6,16 @@ Every judge describes the failure in words, because its reader wrote an op and d
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from attrs import evolve
 
+from rlx_core.errors import MissingRuleError
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Graph
-from rlx_core.ir.interpret import stored
+from rlx_core.ir.interpret import interpret, stored
 from rlx_core.testing.cases import OpProgram, wide
 from rlx_core.testing.differences import directional, pairing, random_like
 from rlx_core.testing.yardstick import precision
@@ -27,6 +28,8 @@ EXACT = 1e-9
 """Two derivations of one value in float64 differ by rounding only: a few thousand operations at 2**-53."""
 DIFFERENCES = 1e-6
 """Extrapolated differences (see STEP): 1e-16 / 1e-4 from rounding, as much again from truncation at |f⁽⁵⁾| ~ 1e5."""
+MODES = 1e-8
+"""Of the summed magnitudes: whole programs multiply roundings by up to 512 before they are dropped."""
 
 
 def spread(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
@@ -100,17 +103,67 @@ def transposes(
     engine: Engine = STANDARD,
 ) -> None:
     """<g, J·t> by the JVP equals <Jᵀ·g, t> by the VJP."""
-    count = len(graph.outputs)
-    tangents = [random_like(rng, widened(a)) for a in chosen(graph, arrays, names)]
-    forward = wide(jvp_graph(graph, names, engine=engine), [*arrays, *tangents])[count:]
-    pushed = [t for t, v in zip(forward, graph.outputs, strict=True) if v.dtype.is_differentiable]
-    seeds = [random_like(rng, t) for t in pushed]
-    pulled = wide(vjp_graph(graph, names, engine=engine), [*arrays, *seeds])[count:]
+    fed = dict(zip(graph.input_types, arrays, strict=True))
+    tangents, seeds, pushed, pulled = both_modes(graph, names, fed, rng, engine=engine)
     actual, expected = pairing(pulled, tangents), pairing(seeds, pushed)
     size = 1 + sum(float(np.sum(np.abs(s) * np.abs(t))) for s, t in zip(seeds, pushed, strict=True))
     assert abs(actual - expected) <= EXACT * size, (
         f"vjp and jvp with respect to {', '.join(names)} are not transposes: <vjp(g), t> = {actual}, <g, jvp(t)> = {expected}"
     )
+
+
+def mode_complaint(graph: Graph, fed: Mapping[str, np.ndarray], seed: int) -> str | None:
+    """Return the difference of the two modes for a whole program, in one line; `None` if they agree, or one of them has no rule
+    for an op.
+
+    No rule is compared with itself: loops, branches and batches are gone through by other code in either direction.
+    """
+    names = [n for n, t in {**graph.input_types, **graph.param_types}.items() if t.dtype.is_differentiable]
+    if not names or not any(v.dtype.is_differentiable for v in graph.outputs):
+        return None
+    try:
+        tangents, seeds, pushed, pulled = both_modes(graph, names, fed, np.random.default_rng(abs(seed)))
+    except MissingRuleError:
+        return None
+    actual, expected = pairing(pulled, tangents), pairing(seeds, pushed)
+    if not np.isfinite(actual) or not np.isfinite(expected):
+        return None  # a value at which a derivative is infinite
+    size = sum(
+        float(np.sum(np.abs(a) * np.abs(b)))
+        for a, b in (*zip(seeds, pushed, strict=True), *zip(pulled, tangents, strict=True))
+    )
+    if abs(actual - expected) <= MODES * (1e-6 + size):
+        return None
+    return f"vjp and jvp are not transposes: ⟨vjp(g), t⟩ = {actual:.9g}, ⟨g, jvp(t)⟩ = {expected:.9g}"
+
+
+def both_modes(
+    graph: Graph,
+    names: Sequence[str],
+    fed: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
+    *,
+    engine: Engine = STANDARD,
+) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """Return random tangents t and cotangents g, and what J·t and Jᵀ·g are by the rules of either mode, in float64.
+
+    Raises:
+        MissingRuleError: An op has no rule for a mode.
+    """
+    forwards, backwards = jvp_graph(graph, names, engine=engine), vjp_graph(graph, names, engine=engine)
+    count = len(graph.outputs)
+    tangents = [random_like(rng, widened(fed[name])) for name in names]
+    results = interpret(forwards, with_new(forwards, fed, tangents), mode="wide")[count:]
+    pushed = [t for t, v in zip(results, graph.outputs, strict=True) if v.dtype.is_differentiable]
+    seeds = [random_like(rng, t) for t in pushed]
+    pulled = interpret(backwards, with_new(backwards, fed, seeds), mode="wide")[count:]
+    return tangents, seeds, pushed, list(pulled)
+
+
+def with_new(graph: Graph, fed: Mapping[str, np.ndarray], arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """`fed`, and arrays for the inputs that a transformation added, in their order."""
+    added = [name for name in graph.input_types if name not in fed]
+    return {**fed, **dict(zip(added, arrays, strict=True))}
 
 
 def close(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float, what: str) -> None:

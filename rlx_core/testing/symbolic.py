@@ -39,7 +39,7 @@ class Generalized:
         types = [
             renamed(t, {size: sizes[name] for size, name in self.symbols.items()}) for t in self.program.sample.types
         ]
-        result = with_types(self.program, types)
+        result = self.program.with_types(types)
         return None if result.is_refused else result
 
 
@@ -55,7 +55,7 @@ def generalized(program: OpProgram) -> Generalized | None:
         return None
     types = [renamed(t, {size: symbol(name) for size, name in symbols.items()}) for t in program.sample.types]
     try:
-        graph = with_types(program, types).graph
+        graph = program.with_types(types).graph
     except RlxError:
         return None
     bindings = [{name: size for size, name in symbols.items()}]
@@ -66,7 +66,3 @@ def generalized(program: OpProgram) -> Generalized | None:
 
 def renamed(type: TensorType | None, to: Mapping[int, Dim]) -> TensorType | None:
     return None if type is None else type.with_shape(to.get(d, d) if isinstance(d, int) else d for d in type.shape)
-
-
-def with_types(program: OpProgram, types: list[TensorType | None]) -> OpProgram:
-    return program.with_types(types)

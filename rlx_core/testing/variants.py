@@ -7,9 +7,10 @@ users, and the laws read it there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve
 
@@ -103,3 +104,47 @@ def varied_dims(types: Types) -> Iterator[tuple[Variation, str, Types]]:
 
 def replaced(types: Types, old: Dim, new: Dim) -> Types:
     return tuple(None if t is None else t.with_shape(new if d == old else d for d in t.shape) for t in types)
+
+
+# ------------------------------------------------------------------------------- axes counted from the end
+
+AXIS_NAMES: Final = re.compile(r"(.*_)?(axis|axes|dim|dims)")
+
+
+def has_axis(program: OpProgram) -> bool:
+    """Return whether an attribute names axes, all counted from the start."""
+    return program.is_static and bool(axes_of(program.sample.attributes))
+
+
+def axes_of(attributes: Mapping[str, Any]) -> dict[str, int | tuple[int, ...]]:
+    """Return the attributes whose names refer to axes and that contain some, counted from the start."""
+    return {
+        name: value for name, value in attributes.items() if AXIS_NAMES.fullmatch(name) and counts_from_start(value)
+    }
+
+
+def counts_from_start(value: object) -> bool:
+    each = value if isinstance(value, tuple) and value else (value,)
+    return all(type(axis) is int and axis >= 0 for axis in each)
+
+
+def with_negative_axes(program: OpProgram) -> Iterator[OpProgram]:
+    """The same call with its axes counted from the end, once for each rank that they may be counted in, if it is accepted.
+
+    Which value an axis belongs to is the op's affair: an operand, or the result. One of the ranks has to be right.
+    """
+    values = (*program.node.present(), *program.graph.outputs)
+    axes = axes_of(program.sample.attributes)
+    for rank in sorted({v.ndim for v in values}):
+        counted = {name: counted_from_end(value, rank) for name, value in axes.items()}
+        other = evolve(program, case=evolve(program.case, sample=program.sample.with_attributes(**counted)))
+        if all(in_range(value, rank) for value in counted.values()) and not other.is_refused:
+            yield other
+
+
+def counted_from_end(value: int | tuple[int, ...], rank: int) -> int | tuple[int, ...]:
+    return tuple(axis - rank for axis in value) if isinstance(value, tuple) else value - rank
+
+
+def in_range(value: int | tuple[int, ...], rank: int) -> bool:
+    return all(-rank <= axis < 0 for axis in (value if isinstance(value, tuple) else (value,)))

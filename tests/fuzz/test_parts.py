@@ -14,7 +14,7 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops.control.scan import Scan
 from rlx_core.testing.generate import Growth
-from rlx_core.testing.modes import mode_complaint
+from rlx_core.testing.judges import mode_complaint
 from rlx_core.testing.parts import Part, wrapped
 
 

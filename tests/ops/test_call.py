@@ -11,7 +11,7 @@ from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.call import Call, traced
-from rlx_core.ops.derivatives.custom_fn import custom_jvp, custom_vjp
+from rlx_core.ops.derivatives.custom_fn import CustomFn
 from rlx_core.ops.structural import sum_axes
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.engine import Engine
@@ -60,13 +60,13 @@ def test_a_body_with_params_is_refused():
 
 
 def test_the_given_reverse_rule_is_used_instead_of_the_function_itself():
-    graph = graph_with(custom_vjp(square, tenfold_vjp), x="f64[2]")
+    graph = graph_with(CustomFn(square, tenfold_vjp), x="f64[2]")
     np.testing.assert_array_equal(run(vjp_graph(graph, ["x"]), [1.0, 2.0], [1.0, 1.0])[1], [10, 20])
 
 
 def test_the_other_mode_is_the_transpose_of_the_one_given():
-    forward = jvp_graph(graph_with(custom_vjp(square, tenfold_vjp), x="f64[2]"), ["x"])
-    reverse = vjp_graph(graph_with(custom_jvp(square, tenfold_jvp), x="f64[2]"), ["x"])
+    forward = jvp_graph(graph_with(CustomFn(square, tenfold_vjp), x="f64[2]"), ["x"])
+    reverse = vjp_graph(graph_with(CustomFn(square, jvp_graph=tenfold_jvp), x="f64[2]"), ["x"])
     np.testing.assert_array_equal(run(forward, [1.0, 2.0], [1.0, 1.0])[1], [10, 20])
     np.testing.assert_array_equal(run(reverse, [1.0, 2.0], [1.0, 1.0])[1], [10, 20])
 
@@ -74,7 +74,7 @@ def test_the_other_mode_is_the_transpose_of_the_one_given():
 def test_a_custom_derivative_survives_batching_and_sums_over_shared_operands():
     fwd = traced("fwd", multiply, "f64[2] f64[2]")
     vjp = traced("vjp", lambda x, w, y, g: (multiply(g, w), multiply(multiply(g, x), 10.0)), " ".join(["f64[2]"] * 4))
-    batched = vmap_graph(graph_with(custom_vjp(fwd, vjp), x="f64[2]", w="f64[2]"), [0, None], 0, 3)
+    batched = vmap_graph(graph_with(CustomFn(fwd, vjp), x="f64[2]", w="f64[2]"), [0, None], 0, 3)
     x, w, g = np.arange(6.0).reshape(3, 2), np.array([2.0, 3.0]), np.ones((3, 2))
     y, dx, dw = run(vjp_graph(batched, ["x", "w"]), x, w, g)
     np.testing.assert_array_equal(y, x * w)
@@ -93,7 +93,7 @@ def test_contributed_rules_hold_inside_nested_graphs():
 
     body = traced("body", lambda x: Mystery()(x), "f64[2]")
     engine = Engine(rules={("batch", "test.mystery"): lambda op, size, x, is_batched: op(x[0])})
-    graph = graph_with(custom_vjp(body, tenfold_vjp), x="f64[2]")
+    graph = graph_with(CustomFn(body, tenfold_vjp), x="f64[2]")
     with pytest.raises(MissingRuleError, match=r"test\.mystery"):
         vmap_graph(graph, 0, 0, 3)
     np.testing.assert_array_equal(
@@ -104,7 +104,7 @@ def test_contributed_rules_hold_inside_nested_graphs():
 def test_a_derivative_graph_of_other_types_is_refused_with_both_lists():
     wrong = traced("wrong", lambda x, y, g: sum_axes(g, axes=(0,)), "f64[2] f64[2] f64[2]")
     with pytest.raises(FormatError, match=r"vjp_graph gives \(f64\[\]\), not \(f64\[2\]\)"):
-        custom_vjp(square, wrong)
+        CustomFn(square, wrong)
 
 
 def test_a_call_refuses_operands_of_other_dims():

@@ -123,8 +123,10 @@ def test_what_is_made_of_parameters_alone_is_counted():
             c = rlx.concat([c, c])
         return x + rlx.sum(c)
 
-    with pytest.raises(BudgetError, match="computed of parameters alone, has a value of more than"):
+    with pytest.raises(BudgetError, match="computed of parameters alone, has a value of more than") as caught:
         rlx.compile(program, {"w": np.ones(1, np.float32)}, F32)
+    where = next(fact for fact in caught.value.facts if fact.label == "node")
+    assert str(where.value).startswith("%")
 
 
 def test_a_loop_of_a_billion_steps_is_a_program_like_any_other():

@@ -15,7 +15,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, floor_quotient, product, require
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
+from rlx_core.ir.op import Category, Op, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_dtype_of, expect_rank, expect_shape
 from rlx_core.ops.conversion import bilinear_jvp
 from rlx_core.ops.convolution.geometry import MOST_AXES, Windowed
@@ -128,9 +128,7 @@ class Conv(Convolution):
             return by_sums(x, w, geometry, self.groups)
         return by_matrices(x, w, geometry, self.groups)
 
-    def vjp(self, g: Value, x: Value, w: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not x.dtype.is_differentiable:
-            return ZERO, ZERO
+    def vjp(self, g: Value, x: Value, w: Value, *, y: Value) -> tuple[Value, ...]:
         steps = steps_of(self)
         return conv_backward_input(g, w, sizes=x.shape[2:], **steps), conv_backward_weight(
             x, g, kernel=w.shape[2:], **steps
@@ -204,9 +202,7 @@ class ConvBackwardInput(Convolution):
         weights = swapped_channels(flipped, self.groups)
         return conv(spread, weights, dilation=self.dilation, groups=self.groups)
 
-    def vjp(self, g: Value, dy: Value, w: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not dy.dtype.is_differentiable:
-            return ZERO, ZERO
+    def vjp(self, g: Value, dy: Value, w: Value, *, y: Value) -> tuple[Value, ...]:
         steps = steps_of(self)
         return conv(g, w, **steps), conv_backward_weight(g, dy, kernel=w.shape[2:], **steps)
 
@@ -266,9 +262,7 @@ class ConvBackwardWeight(Convolution):
         dw = conv(*swapped, stride=geometry.dilation, dilation=geometry.stride, groups=self.groups)
         return transpose(dw, (1, 0, *range(2, dw.ndim)))
 
-    def vjp(self, g: Value, x: Value, dy: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not x.dtype.is_differentiable:
-            return ZERO, ZERO
+    def vjp(self, g: Value, x: Value, dy: Value, *, y: Value) -> tuple[Value, ...]:
         steps = steps_of(self)
         return conv_backward_input(dy, g, sizes=x.shape[2:], **steps), conv(x, g, **steps)
 

@@ -25,7 +25,6 @@ from rlx_core.ir.graph import (
     building,
     leaf_name,
 )
-from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.rules import Replicated, nested
@@ -33,8 +32,7 @@ from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.arithmetic import multiply
-from rlx_core.ops.call import Inlined, closed_body, expect_operands, results_of, traced
-from rlx_core.ops.host.effects import are_pure
+from rlx_core.ops.call import AppliedGraph, Inlined, results_of, traced
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import StraightThrough
 from rlx_core.ops.structural import all_batched
@@ -81,7 +79,7 @@ value_after = op_function(Later)
 
 
 @define_op
-class Checkpoint(Inlined, Op):
+class Checkpoint(AppliedGraph):
     """A graph applied to operands, whose reverse derivative recomputes the intermediate values that it needs.
 
     Shapes:
@@ -92,8 +90,6 @@ class Checkpoint(Inlined, Op):
         saved: The number of its outputs, counted from the last, that are values saved for the derivative.
     """
 
-    category: ClassVar[Category] = "boundary"
-    body: Graph = field(validator=closed_body)
     saved: int = field(default=0, validator=ge(0))
 
     def __attrs_post_init__(self) -> None:
@@ -101,20 +97,6 @@ class Checkpoint(Inlined, Op):
             raise ConfigError(
                 f"{self.title}: saved is {self.saved}, and {self.body.name} has {len(self.body.outputs)} outputs"
             )
-
-    @property
-    def is_pure(self) -> bool:  # type: ignore[override]  # as its graph is
-        return are_pure(self.body)
-
-    def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
-        expect_operands(self.body, operands)
-        return self.body.output_types
-
-    def reference(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        return evaluate_nested(self.body, arrays)
-
-    def decompose(self, *operands: Value) -> tuple[Value, ...]:
-        return results_of(self.body, operands)
 
     def vjp(self, g: Any, *x: Value, y: Any) -> tuple[Value | Zero, ...]:
         wrt = [name for name, type in self.body.input_types.items() if type.dtype.is_differentiable]
@@ -145,8 +127,8 @@ class Checkpoint(Inlined, Op):
 
 checkpoint = op_function(Checkpoint)
 
-_MARK = "saved "
-"""Prefix of the names of inputs with saved values of a body, and of the nodes that compute them; no leaf name starts with it."""
+_SAVED, _COMPUTED = "saved ", "computed "
+"""Prefixes of the names of inputs with saved values of a body, and of the nodes that compute them; other names have no spaces."""
 
 
 def with_values_marked(body: Graph, saved: int) -> Graph:
@@ -155,16 +137,15 @@ def with_values_marked(body: Graph, saved: int) -> Graph:
         return body
     builder = Builder(body.name)
     values = {v: builder.input(leaf_name(v), v.type) for v in body.inputs}
-    marks = {v: builder.input(f"{_MARK}{k}", v.type) for k, v in enumerate(body.outputs[len(body.outputs) - saved :])}
-    names = {v.node: leaf_name(input) for v, input in marks.items() if len(v.node.results) == 1}
+    last = body.outputs[len(body.outputs) - saved :]
+    marks = {v: builder.input(f"{_SAVED}{k}", v.type) for k, v in enumerate(last)}
+    names = {v.node: f"{_COMPUTED}{k}" for k, v in enumerate(last) if len(v.node.results) == 1}
     with building(builder):
         for node in body.nodes:
             if isinstance(node.op, Input):
                 continue
             operands = [None if v is None else values[v] for v in node.operands]
-            copies = builder.emit(
-                node.op, operands, origin=node.origin, name=f"{names[node]} " if node in names else None
-            )
+            copies = builder.emit(node.op, operands, origin=node.origin, name=names.get(node))
             for old, new in zip(node.results, copies, strict=True):
                 values[old] = standing_for(marks[old], new) if old in marks else new
     return builder.finish(values[v] for v in body.outputs)
@@ -184,11 +165,11 @@ def with_values_given(pull: Graph) -> Graph:
         assert builder is not None, "a rebuild has a builder"
         if isinstance(node.op, Input):
             input_value = builder.input(node.op.label, node.op.type)
-            if node.op.label.startswith(_MARK):
-                inputs[node.op.label] = input_value
+            if node.op.label.startswith(_SAVED):
+                inputs[node.op.label.removeprefix(_SAVED)] = input_value
             return input_value
-        if node.name is not None and node.name.startswith(_MARK):
-            return inputs[node.name.removesuffix(" ")]
+        if node.name is not None and node.name.startswith(_COMPUTED):
+            return inputs[node.name.removeprefix(_COMPUTED)]
         source = operands[0] if isinstance(node.op, StraightThrough) else None
         return source if any(source is each for each in inputs.values()) else None
 

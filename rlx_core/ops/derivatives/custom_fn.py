@@ -213,14 +213,4 @@ def expect_signature(
         raise FormatError(f"{op.name}: {attribute} gives ({listed(graph.output_types)}), not ({listed(outputs)})")
 
 
-def custom_vjp(fwd: Graph, vjp: Graph) -> CustomFn:
-    """Return the function `fwd`, differentiated in reverse by `vjp` (see `CustomFn` for its operands and results)."""
-    return CustomFn(fwd, vjp_graph=vjp)
-
-
-def custom_jvp(fwd: Graph, jvp: Graph) -> CustomFn:
-    """Return the function `fwd`, differentiated forwards by `jvp` (see `CustomFn` for its operands and results)."""
-    return CustomFn(fwd, jvp_graph=jvp)
-
-
 OPS = (CustomFn,)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import Op, define_op
 from rlx_core.ops.convolution.ways import fitted
 from rlx_core.ops.pooling.pool import PoolOp, pool_samples, surrounded
 from rlx_core.ops.pooling.positions import Extreme, added_at, extreme_of_nothing, pool_positions, taken
@@ -33,14 +33,10 @@ class ExtremePool(PoolOp):
         padded = surrounded(x, geometry, self.fill(x)) if geometry.is_padded else x
         return pool_positions(padded, extreme=self.extreme, **self.attributes())
 
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not x.dtype.is_differentiable:
-            return (ZERO,)
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (added_at(g, self._positions(x), x.shape[2:], self.geometry(self.kernel)),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
-            return ZERO
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value:
         geometry = self.geometry(self.kernel)
         return taken(fitted(t[0], geometry.lo, geometry.hi), self._positions(x), geometry)
 

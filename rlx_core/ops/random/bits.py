@@ -125,8 +125,8 @@ class Dropout(Op):
     def vjp(self, g: Value, x: Value, key: Value, *, y: Value) -> tuple[Value, Zero]:
         return self(g, key), ZERO
 
-    def jvp(self, t: Sequence[Any], x: Value, key: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0], key)
+    def jvp(self, t: Sequence[Any], x: Value, key: Value, *, y: Value) -> Any:
+        return self(t[0], key)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

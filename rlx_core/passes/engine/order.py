@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from rlx_core.errors import Fact, PassOrderError
 from rlx_core.passes.engine.base import PassRecord, Property
 
-STAGES = ("hir", "mir", "lir")
-
 
 def check_order(
     passes: Sequence[PassRecord],

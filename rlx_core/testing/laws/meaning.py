@@ -15,7 +15,6 @@ from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType, listed
 from rlx_core.passes.engine.splice import draft
 from rlx_core.testing.about import EVERY, about, differentiable, has_loop_form, has_two_meanings, runs
-from rlx_core.testing.axes import has_axis, with_negative_axes
 from rlx_core.testing.cases import OpProgram, typed, wide
 from rlx_core.testing.differences import random_like
 from rlx_core.testing.judges import (
@@ -29,6 +28,7 @@ from rlx_core.testing.judges import (
     subsets,
 )
 from rlx_core.testing.symbolic import Generalized, generalized
+from rlx_core.testing.variants import has_axis, with_negative_axes
 from rlx_core.testing.yardstick import precision
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.jvp import jvp_graph

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError
-from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, matmul, op_function
+from rlx_core.ops import Dim, Op, Rejected, Sample, TensorType, Value, define_op, matmul, op_function
 from rlx_custom_ops.errors import no_minor
 from rlx_custom_ops.ops.matrices import (
     adjoint,
@@ -63,9 +63,7 @@ class Cholesky(Op):
         left = triangular_solve(y, inner, operation="adjoint")
         return (hermitian(triangular_solve(y, adjoint(left), operation="adjoint")),)
 
-    def jvp(self, t: Sequence[Any], a: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero):
-            return ZERO
+    def jvp(self, t: Sequence[Any], a: Value, *, y: Value) -> Value:
         # L Φ(L⁻¹ ȧ L⁻ᴴ), with the Hermitian part of ȧ.
         left = triangular_solve(y, hermitian(t[0]))
         return matmul(y, lower_half(triangular_solve(y, adjoint(left))))

@@ -9,8 +9,8 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
-from rlx_custom_ops.ops.matrices import adjoint, expect_square, free_leading_axes, present, real_part, real_type
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, define_op, op_function
+from rlx_custom_ops.ops.matrices import adjoint, expect_square, free_leading_axes, real_part, real_type
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
 from rlx_custom_ops.ops.solve import inverse, solve
 
@@ -42,19 +42,17 @@ class Slogdet(Op):
         sign, log_modulus = np.linalg.slogdet(a)
         return np.asarray(sign), np.asarray(log_modulus)
 
-    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value | Zero, ...]:
+    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value, ...]:
         g_sign, g_log = g
-        sign, log_modulus = y
+        sign = y[0]
         if not a.dtype.is_complex:
-            return (ZERO,) if isinstance(g_log, Zero) else (matrices_of(g_log) * adjoint(inverse(a)),)
+            return (matrices_of(g_log) * adjoint(inverse(a)),)
         # d log det = tr(a⁻¹ da), of which the logarithm of the modulus is the real part and the phase the imaginary one.
-        phase_slope = rlx.imag(present(g_sign, sign) * rlx.conjugate(sign))
-        scale = rlx.make_complex(0.5 * present(g_log, log_modulus), phase_slope)
+        phase_slope = rlx.imag(g_sign * rlx.conjugate(sign))
+        scale = rlx.make_complex(0.5 * g_log, phase_slope)
         return (matrices_of(scale) * adjoint(inverse(a)),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> Any:
-        if isinstance(t[0], Zero):
-            return ZERO, ZERO
         trace = rlx.sum(rlx.diag(solve(a, t[0])), axis=-1)
         if not a.dtype.is_complex:
             return ZERO, trace

@@ -9,7 +9,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
+from rlx_core.ops import Dim, Op, Rejected, Sample, TensorType, Value, define_op, op_function
 from rlx_custom_ops.errors import no_convergence
 from rlx_custom_ops.ops import phases
 from rlx_custom_ops.ops.eigh import diagonal_of, inverse_gaps
@@ -60,19 +60,13 @@ class Eig(Op):
     def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> Any:
         # v⁻ᴴ (conj(f) ∘ (vᴴ g_v) + diag(g_w)) vᴴ with f = 1 / (w_j - w_i).
         w, v = y
-        inner = diagonal_of(g[0], v) if not isinstance(g[0], Zero) else None
-        if not isinstance(g[1], Zero):
-            g_v = across(v, g[1] + phases.pulled(v, phases.twist(v, g[1])))
-            off_diagonal = rlx.conjugate(inverse_gaps(w)) * rlx.matmul(adjoint(v), g_v)
-            inner = off_diagonal if inner is None else inner + off_diagonal
-        if inner is None:
-            return (ZERO,)
+        diagonal = diagonal_of(g[0], v)
+        g_v = across(v, g[1] + phases.pulled(v, phases.twist(v, g[1])))
+        inner = diagonal + rlx.conjugate(inverse_gaps(w)) * rlx.matmul(adjoint(v), g_v)
         g_a = solve(adjoint(v), rlx.matmul(inner, adjoint(v)))
         return (g_a if a.dtype.is_complex else 2 * rlx.real(g_a),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> Any:
-        if isinstance(t[0], Zero):
-            return ZERO, ZERO
         w, v = y
         c = solve(v, rlx.matmul(rlx.astype(t[0], v.dtype), v))
         t_v = across(v, rlx.matmul(v, inverse_gaps(w) * c))

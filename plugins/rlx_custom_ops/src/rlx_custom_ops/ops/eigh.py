@@ -9,7 +9,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
+from rlx_core.ops import Dim, Op, Rejected, Sample, TensorType, Value, define_op, op_function
 from rlx_custom_ops.errors import no_convergence
 from rlx_custom_ops.ops import phases
 from rlx_custom_ops.ops.matrices import (
@@ -67,19 +67,17 @@ class Eigh(Op):
             v[index] = vectors * phases.phases(vectors)
         return w, v
 
-    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value | Zero, ...]:
+    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value, ...]:
         # herm(v (f ∘ (vᴴ g_v) + diag(g_w)) vᴴ) with f = 1 / (w_j - w_i).
         w, v = y
-        inner = diagonal_of(0.5 * g[0] if v.dtype.is_complex else g[0], v) if not isinstance(g[0], Zero) else None
-        if not isinstance(g[1], Zero):
-            g_v = g[1] + phases.pulled(v, phases.twist(v, g[1])) if v.dtype.is_complex else g[1]
-            off_diagonal = inverse_gaps(w) * rlx.matmul(adjoint(v), g_v)
-            inner = off_diagonal if inner is None else inner + off_diagonal
-        return (ZERO,) if inner is None else (hermitian(rlx.matmul(rlx.matmul(v, inner), adjoint(v))),)
+        g_w, g_v = g
+        diagonal = diagonal_of(0.5 * g_w if v.dtype.is_complex else g_w, v)
+        if v.dtype.is_complex:
+            g_v = g_v + phases.pulled(v, phases.twist(v, g_v))
+        inner = diagonal + inverse_gaps(w) * rlx.matmul(adjoint(v), g_v)
+        return (hermitian(rlx.matmul(rlx.matmul(v, inner), adjoint(v))),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> Any:
-        if isinstance(t[0], Zero):
-            return ZERO, ZERO
         w, v = y
         c = rlx.matmul(rlx.matmul(adjoint(v), hermitian(t[0])), v)
         t_v = rlx.matmul(v, inverse_gaps(w) * c)

@@ -9,7 +9,6 @@ from attrs import Attribute
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ops import (
-    ZERO,
     Op,
     Rejected,
     Sample,
@@ -105,8 +104,6 @@ class Pinv(Op):
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: Value) -> Value | Zero:
         # -p ȧ p + p pᴴ ȧᴴ (1 - a p) + (1 - p a) ȧᴴ pᴴ p
-        if isinstance(t[0], Zero):
-            return ZERO
         p_h, t_h = adjoint(y), adjoint(t[0])
         left = matmul(matmul(y, p_h), t_h)
         right = matmul(matmul(t_h, p_h), y)
@@ -171,8 +168,6 @@ class Lstsq(Op):
 
     def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
         # p (ḃ - ȧ x) + p pᴴ ȧᴴ r + (1 - p a) ȧᴴ pᴴ x
-        if isinstance(t[0], Zero) and isinstance(t[1], Zero):
-            return ZERO
         p = pinv(a, rtol=self.rtol)
         if isinstance(t[0], Zero):
             return matmul(p, t[1])

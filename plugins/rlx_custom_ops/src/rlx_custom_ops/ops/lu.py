@@ -9,7 +9,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
+from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, define_op, op_function
 from rlx_custom_ops.ops.matrices import adjoint, expect_square, free_leading_axes, stack
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
 from rlx_custom_ops.ops.triangular import triangular_solve
@@ -57,10 +57,8 @@ class Lu(Op):
             permutation[index] = order
         return lu, pivots, permutation
 
-    def vjp(self, g: Sequence[Any], a: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, ...]:
+    def vjp(self, g: Sequence[Any], a: Value, *, y: Sequence[Value]) -> tuple[Value, ...]:
         """p a has l⁻ᴴ (strictly lower(lᴴ g_l) + upper(g_u uᴴ)) u⁻ᴴ."""
-        if isinstance(g[0], Zero):
-            return (ZERO,)
         lu, _, permutation = y
         lower, upper = parts(lu)
         inner = rlx.tril(rlx.matmul(adjoint(lower), rlx.tril(g[0], k=-1)), k=-1) + rlx.triu(
@@ -72,8 +70,6 @@ class Lu(Op):
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: Sequence[Value]) -> Any:
         """With w = l⁻¹ p ȧ u⁻¹: l̇ = l strictly lower(w) and u̇ = upper(w) u."""
-        if isinstance(t[0], Zero):
-            return ZERO, ZERO, ZERO
         lu, _, permutation = y
         lower, upper = parts(lu)
         left = triangular_solve(lu, rows_of(t[0], permutation), unit_diagonal=True)

@@ -9,14 +9,12 @@ import numpy as np
 
 from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ops import (
-    ZERO,
     Dim,
     Op,
     Rejected,
     Sample,
     TensorType,
     Value,
-    Zero,
     define_op,
     expand_dims,
     matmul,
@@ -28,7 +26,6 @@ from rlx_custom_ops.ops.matrices import (
     free_leading_axes,
     hermitian,
     least_dim,
-    present,
     rows,
 )
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
@@ -72,16 +69,14 @@ class Polar(Op):
         # w (f ∘ (k_u - k_uᴴ) + diag(s) (f ∘ (k_p + k_pᴴ))) vᴴ, and what lies outside of the space of w.
         w, s, vh = svd(a)
         v, f = adjoint(vh), inverse_sums(s)
-        g_v = matmul(present(g[0], y[0]), v)
-        k_u, k_p = matmul(adjoint(w), g_v), matmul(matmul(vh, present(g[1], y[1])), v)
+        g_v = matmul(g[0], v)
+        k_u, k_p = matmul(adjoint(w), g_v), matmul(matmul(vh, g[1]), v)
         total = matmul(w, f * (k_u - adjoint(k_u)) + expand_dims(s, -1) * (f * (2.0 * hermitian(k_p))))
         if a.shape[-2] != a.shape[-1]:
             total = total + outside(w, k_u, g_v) * rows(inverse_values(s))
         return (matmul(total, vh),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> Any:
-        if isinstance(t[0], Zero):
-            return ZERO, ZERO
         w, s, vh = svd(a)
         f, moved = inverse_sums(s), matmul(t[0], adjoint(vh))
         k = matmul(adjoint(w), moved)

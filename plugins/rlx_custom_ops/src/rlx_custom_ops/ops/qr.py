@@ -9,14 +9,12 @@ import numpy as np
 
 from rlx_core.errors import ShapeError
 from rlx_core.ops import (
-    ZERO,
     Dim,
     Op,
     Rejected,
     Sample,
     TensorType,
     Value,
-    Zero,
     concat,
     define_op,
     matmul,
@@ -28,7 +26,6 @@ from rlx_custom_ops.ops.matrices import (
     finite,
     free_leading_axes,
     least_dim,
-    present,
     upper_half,
 )
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
@@ -71,7 +68,7 @@ class Qr(Op):
 
     def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value, ...]:
         q, r = y
-        g_q, g_r = present(g[0], q), present(g[1], r)
+        g_q, g_r = g
         size = q.shape[-1]
         if a.shape[-1] == size:
             return (pulled(q, r, g_q, g_r),)
@@ -81,8 +78,6 @@ class Qr(Op):
         return (concat([g_1, matmul(q, g_r2)], axis=-1),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> Any:
-        if isinstance(t[0], Zero):
-            return ZERO, ZERO
         q, r = y
         size = q.shape[-1]
         if a.shape[-1] == size:

@@ -9,7 +9,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import DtypeError, ShapeError
-from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function, promoted
+from rlx_core.ops import Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function, promoted
 from rlx_custom_ops.errors import singular
 from rlx_custom_ops.ops.matrices import (
     adjoint,
@@ -60,10 +60,10 @@ class Solve(Op):
         db = self(adjoint(a), g)
         return -rlx.matmul(db, adjoint(y)), db
 
-    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
+    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Any:
         t_a, t_b = t
         if isinstance(t_a, Zero):
-            return ZERO if isinstance(t_b, Zero) else self(a, t_b)
+            return self(a, t_b)
         moved = rlx.matmul(t_a, y)
         return self(a, -moved if isinstance(t_b, Zero) else t_b - moved)
 
@@ -121,7 +121,7 @@ class Inverse(Op):
         return (-rlx.matmul(rlx.matmul(adjoint(y), g), adjoint(y)),)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: Value) -> Any:
-        return ZERO if isinstance(t[0], Zero) else -rlx.matmul(rlx.matmul(y, t[0]), y)
+        return -rlx.matmul(rlx.matmul(y, t[0]), y)
 
     batch = free_leading_axes
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ShapeError
-from rlx_core.ops import ZERO, Dim, Op, Rejected, Sample, TensorType, Value, Zero, define_op, op_function
+from rlx_core.ops import Dim, Op, Rejected, Sample, TensorType, Value, define_op, op_function
 from rlx_custom_ops.errors import no_convergence
 from rlx_custom_ops.ops import phases
 from rlx_custom_ops.ops.eigh import diagonal_of, inverse_gaps
@@ -21,7 +21,6 @@ from rlx_custom_ops.ops.matrices import (
     free_leading_axes,
     hermitian,
     least_dim,
-    present,
     real_part,
     real_type,
     rows,
@@ -76,14 +75,13 @@ class Svd(Op):
         # lies outside of the spaces of u and v.
         u, s, vh = y
         v = adjoint(vh)
-        g_u, g_v = present(g[0], u), adjoint(present(g[2], vh))
+        g_u, g_s, g_v = g[0], g[1], adjoint(g[2])
         if u.dtype.is_complex:
             g_u = g_u + phases.pulled(u, phases.twist(u, g_u) + phases.twist(v, g_v))
         k_u, k_v = rlx.matmul(adjoint(u), g_u), rlx.matmul(adjoint(v), g_v)
         skew = inverse_sums(s) * (k_u - k_v)
         inner = hermitian(inverse_gaps(s) * (k_u + k_v)) + 0.5 * (skew - adjoint(skew))
-        if not isinstance(g[1], Zero):
-            inner = inner + diagonal_of(0.5 * g[1] if u.dtype.is_complex else g[1], u)
+        inner = inner + diagonal_of(0.5 * g_s if u.dtype.is_complex else g_s, u)
         total = rlx.matmul(u, inner)
         reciprocal = rows(inverse_values(s))
         if u.shape[-2] != u.shape[-1]:
@@ -94,8 +92,6 @@ class Svd(Op):
         return (da,)
 
     def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value, Value]) -> Any:
-        if isinstance(t[0], Zero):
-            return ZERO, ZERO, ZERO
         u, s, vh = y
         v = adjoint(vh)
         moved_v, moved_u = rlx.matmul(t[0], v), rlx.matmul(adjoint(t[0]), u)

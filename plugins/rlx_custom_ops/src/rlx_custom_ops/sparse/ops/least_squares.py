@@ -94,7 +94,7 @@ class Lsqr(Op):
 
     def jvp(self, t: Sequence[Any], data: Value, rows: Value, columns: Value, b: Value, *, y: Value) -> Value | Zero:
         if isinstance(t[0], Zero):
-            return ZERO if isinstance(t[3], Zero) else self(data, rows, columns, t[3])
+            return self(data, rows, columns, t[3])
         adjoint, mirrored, moved = self.adjoint, (conjugated(data), columns, rows), (conjugated(t[0]), columns, rows)
         residual = b - product(data, rows, columns, y, self.m)
         right = adjoint(*mirrored, product(*moved, residual, self.n)) - product(t[0], rows, columns, y, self.m)

@@ -197,7 +197,7 @@ class SparseSolve(Op):
         y: Value,
     ) -> Value | Zero:
         if isinstance(t[0], Zero):
-            return ZERO if isinstance(t[3], Zero) else self(data, rows, columns, t[3])
+            return ZERO if isinstance(t[3], Zero) else self(data, rows, columns, t[3])  # the start x0 has none
         moved = product(t[0], rows, columns, y)
         if self.method in HERMITIAN:
             moved = 0.5 * (moved + product(conjugated(t[0]), columns, rows, y))
