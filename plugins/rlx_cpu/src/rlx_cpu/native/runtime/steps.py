@@ -146,6 +146,8 @@ def compile_steps(
     lying = dict(layouts(lir))
     sized = sized_steps(lir, lying, kernels, settings.isa)
     native: dict[int, StepCall] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
+    if len(native) == len(lying):
+        return laid_out(lir, native, settings, frozenset(sized))
     shared, fixed = fixed_steps(lir, {n: layout for n, layout in lying.items() if n not in sized}, settings.isa)
     native |= {number: (*shared[key], ()) for number, key in fixed.items() if key in shared}
     functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
@@ -157,15 +159,21 @@ def compile_steps(
         native[number] = each, compiled.code, ()
         if number in fixed:
             shared[fixed[number]] = each, compiled.code
-    return evolve(laid_out(lir, native, settings), for_all=frozenset((*sized, *fixed)))
+    return laid_out(lir, native, settings, frozenset((*sized, *fixed)))
 
 
 StepCall = tuple[Emitted, JitCode | None, tuple[int, ...]]
 """The parts of a step's call: the emitted function, its code if that exists already, and its run-time sizes."""
 
 
-def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> CompiledSteps:
-    """The native half of a program, from what each native step calls: a place in the table for every address that it reads."""
+def laid_out(
+    lir: Lir, native: Mapping[int, StepCall], settings: Settings, for_all: frozenset[int] = frozenset()
+) -> CompiledSteps:
+    """The native half of a program, from what each native step calls: a place in the table for every address that it reads.
+
+    Args:
+        for_all: See `CompiledSteps`.
+    """
     steps: dict[int, NativeStep] = {}
     words = 0
     for number, (each, code, call_sizes) in sorted(native.items()):
@@ -178,4 +186,4 @@ def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> Co
             positions.status, positions.arena, call_sizes,
         )  # fmt: skip
     codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
-    return CompiledSteps(codes, steps, words, settings)
+    return CompiledSteps(codes, steps, words, settings, for_all=for_all)
