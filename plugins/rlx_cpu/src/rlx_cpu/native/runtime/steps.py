@@ -16,6 +16,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.places import Places
 from rlx_core.plugins import package_of
 from rlx_core.system.records import evolve
+from rlx_cpu.native import runtime
 from rlx_cpu.native.contract import BufferPositions, EmitNested, Emitted
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
@@ -23,7 +24,6 @@ from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, Settings
-from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
 from rlx_cpu.native.table import emitter_in, is_external, is_native
 
 if TYPE_CHECKING:
@@ -144,11 +144,15 @@ def compile_steps(
         return None if emitted is None else (module, emitted)
 
     lying = dict(layouts(lir))
-    sized = sized_steps(lir, lying, kernels, settings.isa)
+    sized = {} if lir.origin is None else runtime.sizing.sized_steps(lir, lying, kernels, settings.isa)
     native: dict[int, StepCall] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
     if len(native) == len(lying):
         return laid_out(lir, native, settings, frozenset(sized))
-    shared, fixed = fixed_steps(lir, {n: layout for n, layout in lying.items() if n not in sized}, settings.isa)
+    shared: dict[Hashable, tuple[Emitted, JitCode]] = {}
+    fixed: dict[int, Hashable] = {}
+    if lir.origin is not None:
+        others = {n: layout for n, layout in lying.items() if n not in sized}
+        shared, fixed = runtime.sizing.fixed_steps(lir, others, settings.isa)
     native |= {number: (*shared[key], ()) for number, key in fixed.items() if key in shared}
     functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
     if machines:
