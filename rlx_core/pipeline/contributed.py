@@ -15,6 +15,7 @@ from rlx_core.contributions import Contribution, KernelSpec, OpSpec, PassSpec, R
 from rlx_core.errors import UnknownNameError
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
+from rlx_core.ops.families import removed_ops
 from rlx_core.passes import engine
 from rlx_core.pipeline import select
 from rlx_core.pipeline.select.backend import Backend
@@ -47,8 +48,6 @@ def load_op(host: PluginHost, name: str) -> type[Op]:
     try:
         spec = host.require(kind, name)
     except UnknownNameError as error:
-        from rlx_core.ops.families import removed_ops  # here, because it is for an error
-
         if name not in removed_ops():
             raise
         raise UnknownNameError(

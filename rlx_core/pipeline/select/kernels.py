@@ -168,12 +168,10 @@ class Kernel(Traits):
         """
         if self._refused_dtypes(node):
             return None
-        settled = [condition.is_settled(node) for condition in self.when]
-        if not all(
-            condition.holds(node) for condition, is_settled in zip(self.when, settled, strict=True) if is_settled
-        ):
+        by_type = [(condition, condition.is_settled(node)) for condition in self.when]
+        if not all(condition.holds(node) for condition, is_settled in by_type if is_settled):
             return None
-        return tuple(condition for condition, is_settled in zip(self.when, settled, strict=True) if not is_settled)
+        return tuple(condition for condition, is_settled in by_type if not is_settled)
 
     def _refused_dtypes(self, node: Node) -> frozenset[DType]:
         if self.dtypes is None:
