@@ -431,11 +431,6 @@ class KernelTable:
             self._fail_condition(kernel, node, error)
             return False
 
-    def settled(self, node: Node) -> Kernel | None:
-        """Return the kernel that `choose` returns for all unknown sizes above 0; `None` where that depends on them."""
-        kernel, conditions = next(iter(self.candidates_for_sizes(node)), (None, ()))
-        return None if conditions else kernel
-
     def _refusal(self, kernel: Kernel, node: Node) -> str | None:
         """Return the reason why a row does not take a node; a row whose condition raises is passed over for the next one."""
         if kernel.name in self._failed:
