@@ -41,13 +41,19 @@ def is_read_in_place(node: Node) -> bool:
 
     Where another result has more elements, all that work on those read the operand as well, whenever they come to it.
     """
-    formula = formula_of(node.op, node.operand_types)
-    return formula is not None and all(
-        all(_is_no_larger(other, type) for other in node.types)
-        and _is_read_at(formula, position, _written(formula, result), value.type)
+    pairs = [
+        (result, type, position)
         for result, type in enumerate(node.types)
         for position, value in enumerate(node.operands)
         if value is not None and value.type.shape == type.shape
+    ]
+    if not pairs:
+        return True
+    formula = formula_of(node.op, node.operand_types)
+    return formula is not None and all(
+        all(_is_no_larger(other, type) for other in node.types)
+        and _is_read_at(formula, position, _written(formula, result), type)
+        for result, type, position in pairs
     )
 
 

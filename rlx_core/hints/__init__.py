@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rlx_core.public import lazy_modules
 
 if TYPE_CHECKING:
-    from rlx_core.hints import packages
+    from rlx_core.hints import expected, packages
 
-__all__ = ["packages"]
+__all__ = ["expected", "packages"]
 
 if not TYPE_CHECKING:  # for errors
     __getattr__, __dir__ = lazy_modules(__name__, __all__)

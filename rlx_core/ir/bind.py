@@ -14,7 +14,7 @@ from attrs import field
 
 from rlx_core.errors import Fact, RlxError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.dims import DimBinding, Expr, SizeGuard
-from rlx_core.ir.graph import Builder, Graph, Node, Value, keep_symbols, symbols_inside
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, keep_symbols, symbols_inside
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.solve import infer_binding, infer_binding_from_counts
@@ -118,8 +118,11 @@ def _bound_node(
         op = bind_op(node.op, bound.sizes)
         if op is node.op and all(v is None or v.type == t for v, t in zip(operands, node.operand_types, strict=True)):
             return op, node.types  # no size changes it; leaves would only return theirs
-        with originating(node.origin):
-            inferred = builder.inferred(op, operands, node.name, node.origin, is_kept=False)
+        if isinstance(op, GraphArgument):
+            inferred: tuple[TensorType, ...] = (op.type,)
+        else:
+            with originating(node.origin):
+                inferred = builder.inferred(op, operands, node.name, node.origin, is_kept=False)
     except RlxError as error:
         raise error.with_fact(Fact("node", node.label, node.origin.source), Fact("binding", bound.sizes)) from None
     types = tuple(map(bound.of, node.types))

@@ -63,12 +63,13 @@ def infer_binding(types: Mapping[str, TensorType], arrays: Mapping[str, Any], *,
     pairs = [(name, *pair) for name, t in types.items() for pair in _matched(name, t, arrays[name].shape)]
     solution = _Solution()
     for name, axis, dim, size in pairs:
-        plain = plain_symbol(dim)
+        plain = None if isinstance(dim, int) else plain_symbol(dim)
         if plain is not None:
             solution.learn(plain, size, f"{name} axis {axis}")
     binding = solution.binding()
     for name, axis, dim, size in pairs:
-        _check_dim(name, axis, dim, size, binding)
+        if dim != size:
+            _check_dim(name, axis, dim, size, binding)
     return binding
 
 

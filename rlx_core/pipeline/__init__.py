@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from rlx_core.public import lazy_modules
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline import deferred, dynamic, interpreted, legalize, plan
+    from rlx_core.pipeline import deferred, dynamic, interpreted, legalize, plan, showing
 
-__all__ = ["deferred", "dynamic", "interpreted", "legalize", "plan"]
+__all__ = ["deferred", "dynamic", "interpreted", "legalize", "plan", "showing"]
 
 if not TYPE_CHECKING:  # a program from a cache needs none of them
     __getattr__, __dir__ = lazy_modules(__name__, __all__)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from attrs import evolve
 
+from rlx_core import pipeline
 from rlx_core.errors import Fact
 from rlx_core.errors.contained import contained
 from rlx_core.errors.lacks import typed_lacks
@@ -26,7 +27,6 @@ from rlx_core.pipeline.job import Job
 from rlx_core.pipeline.providers import activate_pipeline
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.set_up import Config, set_up
-from rlx_core.pipeline.showing import show
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.plugins import PluginHost
 from rlx_core.system.budget import CountedWork, working
@@ -81,7 +81,10 @@ def compile_graph(
         expect_parameters(compiled.lir, work)
     job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
     report = evolve(compiled.report, name=graph.name, cache=source)
-    return show(evolve(compiled, report=report, sources=sources_of(graph)), configuration.printing)
+    result = evolve(compiled, report=report, sources=sources_of(graph))
+    if configuration.printing.shows_results:
+        pipeline.showing.show(result, configuration.printing)
+    return result
 
 
 def expect_parameters(lir: Lir, work: CountedWork) -> None:

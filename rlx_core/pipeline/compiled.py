@@ -21,7 +21,6 @@ from rlx_core.pipeline.config.records import MemoryConfig
 from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Backend, ObjectStore, Program, Target
 from rlx_core.plugins import ContributionFault
-from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.logs import log_event
 from rlx_core.system.progress import progress
 from rlx_core.system.records import frozen
@@ -68,8 +67,7 @@ class CompiledProgram:
         if not self.is_template:
             return self.lir
         start = time.perf_counter()
-        with collecting_seldom():
-            specialized = pipeline.dynamic.specialize(self.lir, binding, self.target, options=plan_options(self.memory))
+        specialized = pipeline.dynamic.specialize(self.lir, binding, self.target, options=plan_options(self.memory))
         self._log("specialize", sizes=binding, seconds=time.perf_counter() - start)
         return specialized
 
@@ -100,7 +98,7 @@ class CompiledProgram:
         start = time.perf_counter()
         program = self._another(lir)
         if program is None:
-            with collecting_seldom(), progress(f"building {self.report.name} for {self.target.name}"):
+            with progress(f"building {self.report.name} for {self.target.name}"):
                 program = self._built(lir)
         self._log("build", code=program.code_origin, seconds=time.perf_counter() - start)
         return program

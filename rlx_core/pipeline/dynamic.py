@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from attrs import field
 
 from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError, NoKernelError
 from rlx_core.ir.bind import bind
@@ -23,9 +24,9 @@ from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_l
 from rlx_core.pipeline.planning.schedule import Flow
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.dispatch import Dispatcher
-from rlx_core.pipeline.select.kernels import Kernel, KernelTable
+from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable
 from rlx_core.system.lru import CacheCounts, LruCache
-from rlx_core.system.records import evolve, frozen
+from rlx_core.system.records import define, evolve, frozen
 
 T = TypeVar("T")
 
@@ -38,13 +39,48 @@ def template_symbols(template: Lir) -> frozenset[SizeSymbol]:
     return in_nodes | in_guards
 
 
-def _symbols_of(template: Lir) -> frozenset[SizeSymbol]:
-    """Return the symbols of a template, which every binding needs."""
-    symbols = _symbols.get(template)
-    return _symbols.setdefault(template, template_symbols(template)) if symbols is None else symbols
+Candidates = Mapping[int, tuple[tuple[Kernel, tuple[Condition, ...]], ...]]
+"""The kernels that may run a node, by its number, each with the conditions that depend on sizes."""
 
 
-_symbols: WeakKeyDictionary[Lir, frozenset[SizeSymbol]] = WeakKeyDictionary()
+@define(eq=False)
+class _TemplateData:
+    """The data of a template that all its bindings share, computed once.
+
+    Attributes:
+        symbols: The sizes that a binding must contain.
+        flow: The size-independent data of its graph for scheduling.
+        output_names: The names of its outputs.
+        donations: The donated names, as `make_lir` takes them.
+        kernels: By table, the candidates for the node of each step, by its number (`KernelTable.candidates_for_sizes`).
+    """
+
+    symbols: frozenset[SizeSymbol]
+    flow: Flow
+    output_names: tuple[str, ...]
+    donations: Mapping[str, int | None]
+    kernels: dict[KernelTable, Candidates] = field(factory=dict)
+
+    @classmethod
+    def of(cls, template: Lir) -> _TemplateData:
+        """The data of a template."""
+        data = _templates.get(template)
+        if data is None:
+            names = tuple(entry.name for entry in template.manifest.outputs)
+            symbols, flow = template_symbols(template), Flow.of(template.graph)
+            data = _templates.setdefault(template, cls(symbols, flow, names, _donations(template)))
+        return data
+
+    def candidates(self, template: Lir, table: KernelTable) -> Candidates:
+        """The candidates for the nodes of the template's steps."""
+        result = self.kernels.get(table)
+        if result is None:
+            result = {step.node.index: table.candidates_for_sizes(step.node) for step in template.steps}
+            self.kernels[table] = result
+        return result
+
+
+_templates: WeakKeyDictionary[Lir, _TemplateData] = WeakKeyDictionary()
 
 
 def binding_key(binding: DimBinding, symbols: Iterable[SizeSymbol]) -> str:
@@ -74,36 +110,35 @@ def specialize(
         ShapeError: A node does not fit its bound operands.
         LegalizeError: No kernel takes a bound node, nor its decomposition.
     """
-    symbols = _symbols_of(template)
-    missing = sorted(s.name for s in symbols if s not in binding.sizes)
+    data = _TemplateData.of(template)
+    missing = sorted(s.name for s in data.symbols if s not in binding.sizes)
     if missing:
         raise BindingError(
             f"specialise: {template.graph.name} needs a size for {', '.join(missing)}", Fact("binding", binding)
         )
-    if not symbols:
+    if not data.symbols:
         return template
     graph, _ = bind(template.graph, binding)
     prepare = None if template.prepare is None else _sized(template.prepare, binding)
-    key = binding_key(binding, symbols)
+    key = binding_key(binding, data.symbols)
     plan = partial(
         make_lir,
         target=target,
-        output_names=[entry.name for entry in template.manifest.outputs],
-        donations=_donations(template),
+        output_names=data.output_names,
+        donations=data.donations,
         prepare=prepare,
-        choose=choose or _settled_first(template, graph, target),
         options=options,
         resolved=template.options,
         fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
     )
+    first_choice = choose or _first_candidate(data.candidates(template, target.kernels), graph, target)
     try:
-        specialized = plan(graph, flow=_flow_of(template))
+        return plan(graph, choose=first_choice, flow=data.flow, origin=TemplateOrigin(template, binding))
     except NoKernelError:
         # With zero elements some ops change their meaning: a gather from an empty array is no longer a loop, and its fusions end.
         from rlx_core.pipeline.legalize import legalize  # here, because few sizes need it
 
-        return plan(legalize(graph, Dispatcher(target)).graph)
-    return evolve(specialized, origin=TemplateOrigin(template, binding))
+        return plan(legalize(graph, Dispatcher(target)).graph, choose=first_choice)
 
 
 def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> Lir:
@@ -127,40 +162,22 @@ def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> L
     return evolve(result, origin=lir.origin)
 
 
-def _settled_first(template: Lir, graph: Graph, target: Target) -> ChooseKernel:
-    """Return the kernel choice for a bound graph: kernels that take the template's node for all sizes are looked up once."""
-    kernels, unbound = _settled_kernels(template, target), dict(zip(graph.nodes, template.graph.nodes, strict=True))
-    empty = {type for node in graph.nodes for type in node.types if 0 in type.shape}
+def _first_candidate(candidates: Candidates, graph: Graph, target: Target) -> ChooseKernel:
+    """Return the kernel choice for a bound graph: conditions with the same answer for all sizes are not evaluated again."""
+    nodes, kernels = graph.nodes, target.kernels
+    empty = {type for node in nodes for type in node.types if 0 in type.shape}
 
     def choose(node: Node) -> Kernel | None:
-        kernel = kernels.get(unbound[node]) if node in unbound else None
-        if kernel is None or target.kernels.has_failed(kernel.name):
-            return target.kernel_for(node)
+        is_in_graph = node.index < len(nodes) and nodes[node.index] is node  # else it is one of a nested graph
         is_empty = bool(empty) and not empty.isdisjoint((*node.types, *node.operand_types))
-        return target.kernel_for(node) if is_empty else kernel
+        if not is_in_graph or is_empty or kernels.has_failures:
+            return target.kernel_for(node)
+        for kernel, conditions in candidates.get(node.index, ()):
+            if not conditions or kernels.holds(kernel, conditions, node):
+                return kernel
+        return target.kernel_for(node)
 
     return choose
-
-
-def _settled_kernels(template: Lir, target: Target) -> Mapping[Node, Kernel]:
-    """The kernels of a template's steps that do not depend on its sizes."""
-    by_table = _kernels_by_template.setdefault(template, {})
-    if target.kernels not in by_table:
-        chosen = ((step.node, target.kernels.settled(step.node)) for step in template.steps)
-        by_table[target.kernels] = {node: kernel for node, kernel in chosen if kernel is not None}
-    return by_table[target.kernels]
-
-
-_kernels_by_template: WeakKeyDictionary[Lir, dict[KernelTable, Mapping[Node, Kernel]]] = WeakKeyDictionary()
-
-
-def _flow_of(template: Lir) -> Flow:
-    """Return the size-independent scheduling data of all bindings of a template."""
-    flow = _flows.get(template)
-    return flow or _flows.setdefault(template, Flow.of(template.graph))
-
-
-_flows: WeakKeyDictionary[Lir, Flow] = WeakKeyDictionary()
 
 
 def _sized(graph: Graph, binding: DimBinding) -> Graph:

@@ -29,7 +29,6 @@ from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Backend, Target
-from rlx_core.pipeline.showing import dump, watch_for
 from rlx_core.plugins import PluginHost, Registry, package_of, stamp_of
 from rlx_core.system.records import frozen
 
@@ -131,7 +130,7 @@ class Job:
             for ops in pipeline.deferred.made_ops((p.record for p in plan.passes), self.graph):
                 engine.fusion.claims(plan.context, ops)  # as the pass will: this imports the kernels
         with self.timed("passes"):
-            run = plan.run(self.graph, watch_for(self.configuration.printing, self.events))
+            run = plan.run(self.graph, pipeline.showing.watch_for(self.configuration.printing, self.events))
         fusion = engine.fusion_report.fusion_report(self.graph, run, plan.imported_passes)
         if self.configuration.fusion.assert_clean:
             engine.fusion_report.assert_fusion_clean(fusion, self.configuration.fusion.allowed_misses)
@@ -149,7 +148,7 @@ class Job:
             )
             lir = self.plan.refine(lir)
         if self.configuration.printing.ir_dump is not None:
-            dump(Path(self.configuration.printing.ir_dump), self.graph, run, lir)
+            pipeline.showing.dump(Path(self.configuration.printing.ir_dump), self.graph, run, lir)
         stages = {"HIR nodes": len(self.graph)} if ir.hir.has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
         dispatch = run.notes["dispatch"]

@@ -31,7 +31,7 @@ def watch_for(printing: PrintingConfig, events: Events) -> Watch:
     )
 
 
-def show(compiled: CompiledProgram, printing: PrintingConfig) -> CompiledProgram:
+def show(compiled: CompiledProgram, printing: PrintingConfig) -> None:
     """Print the parts of a compilation that the configuration selects."""
     if printing.verbose:
         for done in compiled.report.passes:
@@ -41,7 +41,6 @@ def show(compiled: CompiledProgram, printing: PrintingConfig) -> CompiledProgram
         print(compiled.report.dispatch)
     if printing.fusion_report and compiled.report.fusion is not None:
         print(compiled.report.fusion)
-    return compiled
 
 
 def dump(directory: Path, source_graph: Graph, run: PassesRun, lir: Lir) -> None:

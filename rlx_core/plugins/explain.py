@@ -17,10 +17,9 @@ from rlx_core.errors import (
 from rlx_core.hints.packages import KnownPackage, known_packages, reinstalling
 from rlx_core.plugins.conditions import conditions_of
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin
-from rlx_core.plugins.states import Failure, State, Verdict
+from rlx_core.plugins.states import Failure, State, Verdict, singular
 
 Absent = tuple[PluginEntry, Verdict]
-SINGULAR: Final = {"passes": "pass", "backends": "target"}
 PHRASE: Final = {State.FAILED: "failed", State.BLOCKED: "is blocked", State.INCOMPATIBLE: "is incompatible"}
 
 
@@ -96,11 +95,6 @@ def mending(entry: PluginEntry, failure: Failure) -> str:
     # Reinstalling the distribution installs its dependencies. A missing module's own name would only be a guess at a package,
     # and anyone can publish a package under a name that people guess.
     return f"{reinstalling(entry.distribution, entry.file, '--upgrade')}, or {switch_off}"
-
-
-def singular(kind: str) -> str:
-    """Return the singular of a kind, in the user's terms."""
-    return SINGULAR.get(kind, kind.removesuffix("s"))
 
 
 def nearest_target(name: str, known: Sequence[str]) -> str | None:

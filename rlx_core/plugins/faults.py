@@ -8,8 +8,7 @@ from attrs import evolve, field
 
 from rlx_core.errors import Fact, PluginError, RlxError
 from rlx_core.plugins.collect import Claim
-from rlx_core.plugins.explain import mending, singular
-from rlx_core.plugins.states import Failure, Provenance
+from rlx_core.plugins.states import Failure, Provenance, singular
 from rlx_core.system.records import frozen
 
 
@@ -52,6 +51,8 @@ def fault_of(claim: Claim, error: BaseException) -> ContributionFault:
         failure = evolve(failure, where=claim.provenance.place)
     message = failure.summary.removeprefix(f"{claim.name}: ")
     reason = f"it does not load ({named_cause(cause)})" if cause is not error else message
+    from rlx_core.plugins.explain import mending  # here, because it is for an error
+
     mend = mending(claim.entry, failure)
     return ContributionFault(claim.kind, claim.name, claim.provenance, reason, failure.where, mend, error=cause)
 

@@ -14,11 +14,10 @@ from rlx_core.plugins import ordering
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.domains import Domains, domain_of
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin
-from rlx_core.plugins.explain import singular
 from rlx_core.plugins.faults import ContributionFault
 from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Key, Override, Refusal, Registry
-from rlx_core.plugins.states import Verdict
+from rlx_core.plugins.states import Verdict, singular
 
 
 def freeze(

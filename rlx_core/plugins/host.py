@@ -23,7 +23,6 @@ from rlx_core.plugins.entry import (
     normalized,
     unmet_requirements,
 )
-from rlx_core.plugins.explain import mending, unknown_suffix
 from rlx_core.plugins.faults import ContributionFault
 from rlx_core.plugins.freeze import freeze
 from rlx_core.plugins.index import installed_plugins
@@ -32,7 +31,6 @@ from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Key, Registry
 from rlx_core.plugins.stamp import packages_of, stamp_of
 from rlx_core.plugins.states import PluginStatus, State, Verdict, attempt
-from rlx_core.plugins.survey import status
 from rlx_core.plugins.use import HOSTS
 from rlx_core.system.locks import Lock
 
@@ -176,6 +174,8 @@ class PluginHost:
         Args:
             load: Activate them all first, so that each has a verdict; otherwise no plugin's code runs.
         """
+        from rlx_core.plugins.survey import status  # here, because few programs list plugins
+
         with self._lock:
             if load:
                 self.activate_all()
@@ -217,6 +217,8 @@ class PluginHost:
             matches = [record for record in table.values() if suffix.lower() in record.suffixes]
             if matches:
                 return sorted(matches, key=lambda record: self._turn(registry.claims[kind, record.name], suffix))
+        from rlx_core.plugins.explain import unknown_suffix  # here, because it is for an error
+
         raise unknown_suffix(verb, suffix, {each for record in table.values() for each in record.suffixes})
 
     def _turn(self, claim: Claim, suffix: str) -> tuple[bool, bool]:
@@ -244,6 +246,8 @@ class PluginHost:
         """Run one plugin's code; the only result is its verdict."""
         outcome = attempt(lambda: self._collect(entry))
         if outcome.failure is not None:
+            from rlx_core.plugins.explain import mending  # here, because it is for an error
+
             failure = outcome.failure
             return Verdict(State.FAILED, failure.summary, mending(entry, failure), failure)
         assert outcome.value is not None  # no failure means a value

@@ -32,7 +32,6 @@ from rlx_core.errors import DeviceUnavailableError, Fact, PluginError, RlxError,
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.entry import PluginEntry
-from rlx_core.plugins.explain import missing
 from rlx_core.plugins.faults import ContributionFault, fault_of, warn_of
 from rlx_core.plugins.states import Provenance, Verdict, attempt
 from rlx_core.system.records import frozen
@@ -146,6 +145,8 @@ class Registry:
         if refusal is not None:
             raise refusal.error()
         claimed = [each for its, each in self.refused if its == kind]
+        from rlx_core.plugins.explain import missing  # here, because it is for an error
+
         raise missing(kind, name, [*self.table(kind), *claimed], self.absent)
 
     def load(self, kind: str, name: str, expect: Expect | None = None, *, even_unavailable: bool = False) -> Any:

@@ -152,3 +152,11 @@ class PluginStatus:
     def counts(self) -> dict[str, int]:
         """Return the number of names that it provides, by kind."""
         return {kind: len(names) for kind, names in self.provides.items()}
+
+
+SINGULAR: Final = {"passes": "pass", "backends": "target"}
+
+
+def singular(kind: str) -> str:
+    """Return the singular of a kind, in the user's terms."""
+    return SINGULAR.get(kind, kind.removesuffix("s"))

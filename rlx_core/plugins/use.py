@@ -10,9 +10,7 @@ from weakref import WeakValueDictionary
 
 from rlx_core.errors import Fact, PluginError, RlxError
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin
-from rlx_core.plugins.explain import mending
 from rlx_core.plugins.faults import ContributionFault, named_cause, warn_of
-from rlx_core.plugins.journal import UseFailure, remember
 from rlx_core.plugins.states import Failure, Provenance
 
 if TYPE_CHECKING:
@@ -48,6 +46,9 @@ def fault_at_use(kind: str, name: str, step: str, plugin: str | None, error: Bas
     ownership = owner_of(kind, name, plugin)
     if ownership is None or ownership[1].origin is PluginOrigin.BUILTIN or is_from_signal_handler(error):
         return None
+    from rlx_core.plugins.explain import mending  # here, as the next, because it is for an error
+    from rlx_core.plugins.journal import UseFailure, remember
+
     owner, entry = ownership
     where = line_of(error)
     failure = Failure(error, where, named_cause(error))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from rlx_core.public import lazy_modules
 
 if TYPE_CHECKING:
-    from rlx_core.runtime import references
+    from rlx_core.runtime import donations, references
 
-__all__ = ["references"]
+__all__ = ["donations", "references"]
 
-if not TYPE_CHECKING:  # for pickles
+if not TYPE_CHECKING:  # for pickles, and for arguments that are overwritten
     __getattr__, __dir__ = lazy_modules(__name__, __all__)

@@ -15,6 +15,7 @@ from rlx_core import ir
 from rlx_core.errors import Fact, MissingInputError
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.lir import Entry, Lir
+from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.select.backend import Params, Program
 from rlx_core.runtime.arrays import Declared, ParameterMemory, separated
@@ -53,6 +54,8 @@ class BoundPrograms:
         has_donations: Whether they write to those, or to inputs.
         checked: The checked parameters; a program with another version of them binds again.
         latest: The program that ran last.
+        symbolic_params: The parameters whose types have sizes that are still unknown.
+        sized_types: The types of the inputs and of these parameters, which determine the sizes.
         entry_cell: The current entry, for calls on the fast path.
     """
 
@@ -64,8 +67,19 @@ class BoundPrograms:
     checked: Params = field(factory=lambda: Params({}))
     programs: LruCache[DimBinding, BoundProgram] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
     latest: BoundProgram | None = None
+    symbolic_params: tuple[str, ...] = field(init=False)
+    sized_types: Mapping[str, TensorType] = field(init=False)
     entry_cell: Door = field(factory=Door)
     lock: Lock = field(factory=lambda: Lock("a program's sizes and parameters"))
+
+    @symbolic_params.default
+    def _symbolic_params(self) -> tuple[str, ...]:
+        return tuple(name for name, e in self.params.items() if not e.type.is_static)
+
+    @sized_types.default
+    def _sized_types(self) -> Mapping[str, TensorType]:
+        types = {name: e.type for name, e in self.inputs.items()}
+        return types | {name: self.params[name].type for name in self.symbolic_params}
 
     @classmethod
     def of(cls, compiled: CompiledProgram) -> BoundPrograms:
@@ -128,12 +142,13 @@ class BoundPrograms:
         """
         checked = self.checked
         self._expect_bound(checked)
-        lir = self.compiled.specialize(binding)
-        return lir, self._prepared(lir, checked)
+        with collecting_seldom():
+            lir = self.compiled.specialize(binding)
+            return lir, self._prepared(lir, checked)
 
     def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, expected: Params) -> BoundProgram:
         """Return the program for sizes that were read off the inputs and the parameters `expected`."""
-        with self.lock, collecting_seldom():  # once, although planning and building each ask for it
+        with self.lock, collecting_seldom():
             checked = self.checked
             if checked is not expected:  # another thread has bound others
                 binding = self._binding(arrays, checked)
@@ -166,10 +181,10 @@ class BoundPrograms:
     def _binding(self, arrays: Sequence[np.ndarray], checked: Params) -> DimBinding:
         if not self.compiled.is_template:
             return DimBinding()
-        types = {name: e.type for name, e in self.inputs.items()}
-        symbolic = {name: e.type for name, e in self.params.items() if not e.type.is_static}
-        arrays_by_name = dict(zip(self.inputs, arrays, strict=True)) | {name: checked[name] for name in symbolic}
-        return ir.solve.infer_binding({**types, **symbolic}, arrays_by_name)
+        arrays_by_name = dict(zip(self.inputs, arrays, strict=True))
+        for name in self.symbolic_params:
+            arrays_by_name[name] = checked[name]
+        return ir.solve.infer_binding(self.sized_types, arrays_by_name)
 
     def _expect_bound(self, checked: Params) -> None:
         if len(checked) == len(self.params):

@@ -25,7 +25,6 @@ from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
-from rlx_core.runtime.donations import donations_of
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.straight import StraightCall
 from rlx_core.system.collecting import collecting_seldom
@@ -205,8 +204,10 @@ class Jitted(Generic[P, R_co]):
             return trace(self._function, args, kwargs, lifted=lifted)
 
     def _built(self, key: Any, traced: Trace, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
-        arguments = bind_arguments(self._function, args, kwargs) if self._donate else {}
-        donations = donations_of("jit", self._function, self._donate, arguments, traced)
+        donations: Mapping[str, int | None] = {}
+        if self._donate:
+            arguments = bind_arguments(self._function, args, kwargs)
+            donations = runtime.donations.donations_of("jit", self._function, self._donate, arguments, traced)
         compiled = compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options})
         has_memory = compiled.target.device is not None
         outputs: Outputs | None = "device" if self._prefers_device and has_memory else None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
+from rlx_core import hints
 from rlx_core.errors import AbsentNameError, TraceError
-from rlx_core.hints.expected import attribute_hint
 from rlx_core.ir.dims import Expr
 from rlx_core.public import OPERATORS as PLACES
 from rlx_core.public import LazyTable
@@ -71,7 +71,9 @@ class ArrayMethods:
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):  # Python and other libraries look up protocols, often
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            raise AbsentNameError(f"{self.described} has no attribute {name!r}", hint=attribute_hint(type(self), name))
+            raise AbsentNameError(
+                f"{self.described} has no attribute {name!r}", hint=hints.expected.attribute_hint(type(self), name)
+            )
 
     @property
     def T(self) -> Any:

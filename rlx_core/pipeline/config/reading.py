@@ -17,9 +17,9 @@ from typing import Any, Final
 from attrs import evolve
 
 from rlx_core.errors import ConfigError, Fact
+from rlx_core.pipeline import config
 from rlx_core.pipeline.config.records import Configuration, PluginConfig, UnknownSetting
 from rlx_core.pipeline.config.settings import heeded, read_settings
-from rlx_core.pipeline.config.trust import anchored, expect_trusted, is_foreign
 from rlx_core.system import private
 from rlx_core.system.records import frozen
 
@@ -148,7 +148,7 @@ def find_config(start: str | os.PathLike[str] | None = None) -> Path | None:
     folder, below = os.getcwd() if start is None else str(Path(start)), None
     while folder != below:  # as strings: every compilation searches, and paths as objects take ten times as long
         rlx_toml, project = os.path.join(folder, "rlx.toml"), os.path.join(folder, "pyproject.toml")
-        if os.path.isfile(rlx_toml) and not is_foreign(Path(rlx_toml)):
+        if os.path.isfile(rlx_toml) and not config.trust.is_foreign(Path(rlx_toml)):
             return Path(rlx_toml)
         if os.path.isfile(project) and _is_configuration(Path(project)):
             return Path(project)
@@ -161,7 +161,7 @@ def _is_configuration(project: Path) -> bool:
     if private.is_foreign(project.stat()) or private.is_foreign(project.lstat()):
         with suppress(ConfigError):  # not TOML, or not readable: then it is not known to be meant for rlx
             if may_have_section(text_of(project)):
-                is_foreign(project)
+                config.trust.is_foreign(project)
         return False
     return section_of(project) is not None
 
@@ -176,9 +176,9 @@ def file_table(path: Path, *, is_named: bool) -> Mapping[str, Any]:
     Raises:
         ConfigError: It cannot be read, or was discovered and names code that another user may have written.
     """
-    table = anchored(read_file(path), path)
+    table = config.trust.anchored(read_file(path), path)
     if not is_named:
-        expect_trusted(table, path)
+        config.trust.expect_trusted(table, path)
     return table
 
 

@@ -208,6 +208,11 @@ class PrintingConfig:
         """Whether passes must run to print the requested output: a program from a cache has no passes to show."""
         return self.verbose or bool(self.before or self.after) or self.ir_dump is not None
 
+    @property
+    def shows_results(self) -> bool:
+        """Whether something is printed after compiling."""
+        return self.verbose or self.dispatch_report or self.fusion_report
+
 
 @frozen
 class UnknownSetting:

@@ -14,7 +14,7 @@ from attrs import field
 from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
-from rlx_core.ir.lir import Alias, Lir, OutputDelivery, Slot, Step, is_made_of_parts
+from rlx_core.ir.lir import Alias, Lir, OutputDelivery, Slot, Step, TemplateOrigin, is_made_of_parts
 from rlx_core.ir.op import Op
 from rlx_core.pipeline.planning.alias import Parts, Views, place_views, with_parts
 from rlx_core.pipeline.planning.manifest import donated_leaves, make_manifest
@@ -84,6 +84,7 @@ def make_lir(
     resolved: Mapping[str, object] | None = None,
     fingerprint: str = "",
     flow: Flow | None = None,
+    origin: TemplateOrigin | None = None,
 ) -> Lir:
     """The program that runs `graph` on `target`.
 
@@ -99,6 +100,7 @@ def make_lir(
         resolved: The resolved pipeline plan, kept with the program.
         fingerprint: Kept with the program.
         flow: The size-independent data of the graph for scheduling, if known.
+        origin: The template that `graph` is a binding of, node by node; kept with the program.
 
     Raises:
         NoKernelError: A node that must run has no kernel; all such nodes are listed.
@@ -123,6 +125,7 @@ def make_lir(
         graph.guards,
         fingerprint,
         dict(resolved or {}),
+        origin,
     )
     if not lir.is_planned:
         return lir

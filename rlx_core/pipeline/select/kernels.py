@@ -161,14 +161,17 @@ class Kernel(Traits):
                 return f"takes {' '.join(sorted(d.name for d in self.dtypes))}, not {' '.join(refused)}"
         return next((f"needs {c.lacking(node)}" for c in self.when if not c.holds(node)), None)
 
-    def settled(self, node: Node) -> bool | None:
-        """Return whether it takes this node for all unknown sizes above 0; `None` where that depends on them."""
+    def unsettled(self, node: Node) -> tuple[Condition, ...] | None:
+        """Return the conditions whose answers for this node depend on unknown sizes above 0; `None` if another one does not hold.
+
+        It takes the node for the sizes for which these hold.
+        """
         if self._refused_dtypes(node):
-            return False
-        outcomes = {condition.holds(node) for condition in self.when if condition.is_settled(node)}
-        if False in outcomes:
-            return False
-        return True if all(condition.is_settled(node) for condition in self.when) else None
+            return None
+        by_type = [(condition, condition.is_settled(node)) for condition in self.when]
+        if not all(condition.holds(node) for condition, is_settled in by_type if is_settled):
+            return None
+        return tuple(condition for condition, is_settled in by_type if not is_settled)
 
     def _refused_dtypes(self, node: Node) -> frozenset[DType]:
         if self.dtypes is None:
@@ -402,17 +405,31 @@ class KernelTable:
             refusals.append(KernelRefusal(kernel.name, reason))
         return KernelSelection(None, tuple(refusals))
 
-    def settled(self, node: Node) -> Kernel | None:
-        """Return the kernel that `choose` returns for all unknown sizes above 0; `None` where that depends on them."""
+    def candidates_for_sizes(self, node: Node) -> tuple[tuple[Kernel, tuple[Condition, ...]], ...]:
+        """Return the kernels that `choose` may return for unknown sizes above 0, each with its conditions on the sizes.
+
+        The first kernel whose conditions hold is chosen; only the last one may have none.
+        """
+        result: list[tuple[Kernel, tuple[Condition, ...]]] = []
         for kernel in self.candidates(type(node.op)):
             try:
-                takes = False if kernel.name in self._failed else kernel.settled(node)
+                conditions = None if kernel.name in self._failed else kernel.unsettled(node)
             except Exception as error:  # noqa: BLE001 - contributed code may raise anything; the row is passed over, with a warning
                 self._fail_condition(kernel, node, error)
-                takes = False
-            if takes is not False:
-                return kernel if takes else None
-        return None
+                continue
+            if conditions is not None:
+                result.append((kernel, conditions))
+                if not conditions:
+                    break
+        return tuple(result)
+
+    def holds(self, kernel: Kernel, conditions: Iterable[Condition], node: Node) -> bool:
+        """Return whether some conditions of a row hold for a node; a row of which one raises is passed over for the next one."""
+        try:
+            return all(condition.holds(node) for condition in conditions)
+        except Exception as error:  # noqa: BLE001 - contributed code may raise anything; the row is passed over, with a warning
+            self._fail_condition(kernel, node, error)
+            return False
 
     def _refusal(self, kernel: Kernel, node: Node) -> str | None:
         """Return the reason why a row does not take a node; a row whose condition raises is passed over for the next one."""

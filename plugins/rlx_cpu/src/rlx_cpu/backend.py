@@ -10,6 +10,8 @@ from functools import cache, partial
 from typing import Any
 
 from rlx_core.errors import ConfigError, Fact
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.element_functions import ElementFunction, ElementFunctions
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
@@ -28,7 +30,6 @@ from rlx_core.pipeline.backend import (
 )
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_cpu import tier
-from rlx_cpu.element_functions import element_functions
 
 LONGEST_KERNEL = 128
 """Element-wise ops in one kernel. LLVM takes longer than in proportion for more, and values that do not fit into registers
@@ -74,6 +75,26 @@ def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator
     with jit.keeping(objects):
         code_of(STEPS)
         yield
+
+
+def element_functions(options: Mapping[str, Any]) -> ElementFunctions | None:
+    """The native functions of element-wise ops for eager calls and constant folding under these options; `None` on the NumPy
+    tier."""
+    isa = tier.isa_of(options)
+    if isa is None:
+        return None
+
+    known: dict[tuple[Op, tuple[DType, ...]], ElementFunction | None] = {}
+
+    def found(op: Op, dtypes: tuple[DType, ...]) -> ElementFunction | None:
+        key = op, dtypes
+        if key not in known:
+            from rlx_cpu.native.loops.element_functions import element_function
+
+            known[key] = element_function(op, dtypes, isa)
+        return known[key]
+
+    return found
 
 
 class CpuBackend(Backend):

@@ -15,3 +15,15 @@ layers (`tests/test_architecture.py`):
 
 At the top, `kernels` registers all of them; `coverage`, `listing`, `replay` and `sharing` are diagnostics and test support.
 """
+
+from typing import TYPE_CHECKING
+
+from rlx_core.public import lazy_modules
+
+if TYPE_CHECKING:
+    from rlx_cpu.native import packs
+
+__all__ = ["packs"]
+
+if not TYPE_CHECKING:  # most programs have no packed operands
+    __getattr__, __dir__ = lazy_modules(__name__, __all__)

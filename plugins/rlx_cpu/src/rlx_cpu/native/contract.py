@@ -40,7 +40,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 from rlx_core.run.memory import allocate
 from rlx_core.system.records import frozen
-from rlx_cpu.native.packs import FORMS
+from rlx_cpu import native
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
@@ -118,11 +118,11 @@ class Pack:
         nbytes = self.nbytes if self.view is None else self.capacity
         packed = allocate(nbytes, ALIGNMENT) if place is None else place[:nbytes]
         if self.view is None:
-            FORMS[self.form](array, self.sizes, packed)
+            native.packs.FORMS[self.form](array, self.sizes, packed)
             return packed
         seen, stride = self.view.of(array), aligned(self.nbytes)
         for number, round_ in enumerate(np.ndindex(*self.view.shape[: self.view.rounds])):
-            FORMS[self.form](seen[round_], self.sizes, packed[number * stride :][: self.nbytes])
+            native.packs.FORMS[self.form](seen[round_], self.sizes, packed[number * stride :][: self.nbytes])
         return packed
 
 

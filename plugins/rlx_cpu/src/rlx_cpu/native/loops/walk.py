@@ -8,7 +8,6 @@ An element-wise kernel is a kernel whose row is its lane axis, cut into blocks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from math import prod
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,6 +20,7 @@ from rlx_core.ir.dims import free_symbols, substitute
 from rlx_core.ir.dtypes import u16
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
+from rlx_core.system.locks import lazy
 from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
@@ -88,7 +88,7 @@ class Shape:
         """Elements along the lane axis."""
         return self.kernel.extents[self.lane]
 
-    @cached_property
+    @lazy
     def is_sized(self) -> bool:
         """Whether sizes come with the call."""
         return not all(map(is_known, self.kernel.extents))
@@ -117,7 +117,7 @@ class Shape:
         count = -(-self.size // (self.strip * self.lanes if self.block is None else self.block))
         return max(1, count) if self.has_known_lanes else count
 
-    @cached_property
+    @lazy
     def crossing(self) -> int | None:
         """The axis along which an element-wise kernel's transposed loads are contiguous; `None` if there are none."""
         return next((a for a in self.outer if self.transposed_loads(a)), None)
@@ -136,7 +136,7 @@ class Shape:
             and v.strides[self.lane] not in (0, v.dtype.itemsize)
         )
 
-    @cached_property
+    @lazy
     def side(self) -> int:
         """Elements of a side of a tile: a cache line of the narrowest transposed load, whole vectors."""
         assert self.crossing is not None, "tiles are of transposed loads"
@@ -157,7 +157,7 @@ class Shape:
             return self.sizes.prefetch_nbytes
         return row if loop == 1 else 0
 
-    @cached_property
+    @lazy
     def nontemporal(self) -> tuple[Store, ...]:
         """Stores to large results that are nontemporal: each row has the alignment of the result's start in its line, and is
         written completely in vectors without conversion (LLVM fuses narrowing and stores, for which there is no nontemporal
@@ -196,7 +196,7 @@ class Shape:
             return 1
         return max(1, min(self.sizes.strip // len(self.plan.nests[0].reduces), self.size // self.lanes))
 
-    @cached_property
+    @lazy
     def windows(self) -> LaneWindows | None:
         """The places that a unit takes side by side, where their windows overlap."""
         if self.is_in_row or self.is_told_chunks or not self.only_reduces:
@@ -204,21 +204,21 @@ class Shape:
         reduces = len(self.plan.nests[0].reduces)
         return windows_of(self.kernel, self.lane, self.lanes, reduces, self.isa.registers)
 
-    @cached_property
+    @lazy
     def rows_at_once(self) -> int:
         """Number of short rows of an element-wise kernel in a unit."""
         if self.block is None or not self.outer or self.crossing is not None or not self.has_known_lanes:
             return 1
         return rows_at_once(self.kernel, self.outer[-1], self.lane, self.lanes) if self.size <= self.block else 1
 
-    @cached_property
+    @lazy
     def units(self) -> int:
         total = self.pieces
         for axis in self.outer:
             total *= self.steps(axis)
         return total
 
-    @cached_property
+    @lazy
     def goes_by_pieces(self) -> bool:
         """Whether the next unit is the same strip of rows at the next position, and not the adjacent strip.
 
@@ -260,7 +260,7 @@ class Shape:
         across = 1 if self.is_in_row else min(self.strip * self.lanes, self.size)
         return max(1, self.sizes.chunk // (inside * across))
 
-    @cached_property
+    @lazy
     def chunks(self) -> int:
         """The number of parts of each row; 1 for all kernels except those that only reduce a few long rows."""
         if self.is_told_chunks:
@@ -319,7 +319,7 @@ class Shape:
         """Whether there are kept values, for which there is a workspace."""
         return bool(self.plan.kept)
 
-    @cached_property
+    @lazy
     def workspace(self) -> int:
         """Bytes of the kept values of a thread."""
         if not self.keeps_rows:

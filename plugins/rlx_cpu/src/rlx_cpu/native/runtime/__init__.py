@@ -3,3 +3,15 @@
 `work` estimates how long steps take, `interpreter` is what native code may count on in this Python, and `result_memory` is the
 allocator of large results.
 """
+
+from typing import TYPE_CHECKING
+
+from rlx_core.public import lazy_modules
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.runtime import entry, entry_plan, entry_words, sizing
+
+__all__ = ["entry", "entry_plan", "entry_words", "sizing"]
+
+if not TYPE_CHECKING:  # the first run of a program has no entry, and most programs have no unknown sizes
+    __getattr__, __dir__ = lazy_modules(__name__, __all__)

@@ -25,6 +25,7 @@ from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY, ProgramCode
 from rlx_cpu.native.runtime.entry_words import FRESH, Word
 from rlx_cpu.native.runtime.linked import code_of
+from rlx_cpu.native.runtime.pool import control_for, pool_for, runtime, state_words
 from rlx_cpu.native.runtime.result_memory import allocator_for
 
 _DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
@@ -177,3 +178,21 @@ class Entering:
 def entering() -> Entering:
     """The native function of this process."""
     return Entering(code_of(ENTRY))
+
+
+def contents_of_pool(words: np.ndarray, table: np.ndarray, threads: int, spin_us: int) -> dict[Word, Content]:
+    """The words by which an entry uses the threads of a pool for the run of some words, on a table of addresses."""
+
+    def wake() -> None:
+        pool_for(threads, spin_us).wake()
+
+    functions = {Word.START: "start", Word.FINISH: "finish", Word.LEAVE: "leave"}
+    return {
+        Word.POOL: control_for(threads, spin_us),
+        Word.THREADS: threads,
+        **{word: runtime().address(name) for word, name in functions.items()},
+        Word.STEPS: words,
+        Word.TABLE: table,
+        Word.STATE: state_words(len(words)),
+        Word.WAKE: wake,
+    }

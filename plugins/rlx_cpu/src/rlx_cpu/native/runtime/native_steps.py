@@ -22,21 +22,19 @@ from rlx_core.run.memory import POISON, address_of, allocate
 from rlx_core.run.parts import HostPart
 from rlx_core.run.plan import ARENA, BufferId, Location, Locations
 from rlx_core.system.records import define, frozen
+from rlx_cpu.native import runtime
 from rlx_cpu.native.contract import ALIGNMENT, Pack
 from rlx_cpu.native.llvm.c_library import has_clock
-from rlx_cpu.native.runtime import entry_plan, interpreter
-from rlx_cpu.native.runtime.calls import call_words, contents_of_pool
-from rlx_cpu.native.runtime.compiled import CompiledSteps
-from rlx_cpu.native.runtime.entry import build, contents_of_ends
-from rlx_cpu.native.runtime.entry_words import Mode, Word
+from rlx_cpu.native.runtime import interpreter
+from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep
 from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
-from rlx_cpu.native.runtime.pool_words import RECORD_WORDS
-from rlx_cpu.profile import add_native
+from rlx_cpu.native.runtime.pool_words import CALLERS, MEETS, RECORD_WORDS, STEP_WORDS
 
 if TYPE_CHECKING:
     from rlx_core.ir.types import TensorType
     from rlx_core.run.program import PlannedProgram
+    from rlx_cpu.native.runtime.entry_words import Mode
 
 TakesLonger = Callable[[Sequence[int], float], bool]
 """Whether some steps, by number, take one thread longer than so many microseconds."""
@@ -225,6 +223,8 @@ class NativeCode(Code):
         if profile is not None and stamps is not None:
             timed = [step for number in run.steps if (step := self.native.steps[number].step) is not None]
             if timed:  # those of packages are not known
+                from rlx_cpu.profile import add_native  # here, because few runs are profiled
+
                 # A busy pool leaves all to the caller: the other threads' stamps are then still zero.
                 add_native(profile, timed, stamps[stamps[:, -1, 2] > 0])
 
@@ -261,14 +261,14 @@ class NativeCode(Code):
         other = next((part.step for part in program.parts if isinstance(part, HostPart)), None)
         if other is not None:
             return self._reason_on_host(other)
-        return entry_plan.reason_against(program.plan)
+        return runtime.entry_plan.reason_against(program.plan)
 
     def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any]:
         frame = program.frames.take(program.shared.params)  # the entry's own from now on
         table: Table = frame.calls
         base, settings = table.words.ctypes.data, self.native.settings
         words = {
-            buffer: [(base + 8 * word, offset) for word, offset in each]
+            buffer: [(base + 8 * position, offset) for position, offset in each]
             for buffer, each in self.arguments.items()
             if buffer.kind in PER_RUN
         }
@@ -277,7 +277,7 @@ class NativeCode(Code):
             bound = frame.bound[buffer]
             return address_of(bound.buffer) + bound.offset
 
-        ends = entry_plan.ends(program.plan, words, address, name)
+        ends = runtime.entry_plan.ends(program.plan, words, address, name)
         params = [array for array in frame.params.arrays.values() if array.size]
         runs = [self.run_of(part) for part in program.parts if isinstance(part, Calls)]
         calls = np.array([(code, base + first) for run in runs for code, first, *_ in run.words], np.int64)
@@ -289,31 +289,32 @@ class NativeCode(Code):
         def fault() -> None:
             self._raise(table)
 
-        mode = self.mode(runs)
+        mode, modes, word = self.mode(runs), runtime.entry_words.Mode, runtime.entry_words.Word
         contents = {
-            **contents_of_ends(ends.inputs, ends.outputs, ends.copies, params),
-            Word.CALLS: len(calls),
-            Word.CALL_RECORDS: calls,
-            Word.STATUSES: table.status,
-            Word.STATUS_COUNT: len(table.status),
-            Word.MODE: mode,
-            Word.FAULT: fault,
-            Word.WORK: work,
+            **runtime.entry.contents_of_ends(ends.inputs, ends.outputs, ends.copies, params),
+            word.CALLS: len(calls),
+            word.CALL_RECORDS: calls,
+            word.STATUSES: table.status,
+            word.STATUS_COUNT: len(table.status),
+            word.MODE: mode,
+            word.FAULT: fault,
+            word.WORK: work,
         }
-        if mode in (Mode.AWAKE, Mode.SHARED):
-            contents |= contents_of_pool(runs[0].words, table.words, settings.threads, settings.spin_us)
-        return build(contents, frame, table, self, ends, runs)
+        if mode in (modes.AWAKE, modes.SHARED):
+            contents |= runtime.entry.contents_of_pool(runs[0].words, table.words, settings.threads, settings.spin_us)
+        return runtime.entry.build(contents, frame, table, self, ends, runs)
 
     def mode(self, runs: Sequence[Run]) -> Mode:
         """Return the threads that run a program, by its estimated time on one thread."""
+        modes = runtime.entry_words.Mode
         threads, speed = self.native.settings.threads, self.native.settings.machine.speed
         if threads > 1 and any(run.uses_threads for run in runs):
-            return Mode.SHARED
+            return modes.SHARED
         steps = [number for run in runs for number in dict.fromkeys(run.steps)]
         if any(each.emitted.polls for each in self.native.steps.values()) or self._takes_longer(steps, speed.locked_us):
-            return Mode.ALONE
+            return modes.ALONE
         can_share = len(runs) == 1 and runs[0].has_threaded and threads > 1
-        return Mode.AWAKE if can_share and self._takes_longer(steps, speed.awake_us) else Mode.TINY
+        return modes.AWAKE if can_share and self._takes_longer(steps, speed.awake_us) else modes.TINY
 
     def shared(self, lir: Lir) -> CompiledSteps:
         return self.native.on(lir)
@@ -355,3 +356,20 @@ def packs_of(compiled: CompiledSteps, locations: Locations) -> list[PackedOperan
             key = (name, location.offset, location.strides, value.type, *arrangement)
             packs.append(PackedOperand(word, pack, location, value.type, key))
     return packs
+
+
+def call_words(calls: Sequence[tuple[NativeStep, str]], threads: int) -> np.ndarray:
+    """The words of a run, a row for each call of a step's function; see `STEP_WORDS`."""
+    words = np.zeros((len(calls), STEP_WORDS), np.int64)
+    is_serial, head = False, 0
+    for i, (step, function) in enumerate(calls):
+        emitted = step.emitted
+        # One thread's steps follow one another by themselves; everything else meets in between.
+        before, is_serial = is_serial, not emitted.uses_threads
+        following = calls[i + 1][0].emitted.uses_threads if i + 1 < len(calls) else True
+        parts = (0 if before else 1) if is_serial else max(emitted.parts, threads)
+        words[i] = step.address_of(function), 8 * step.first, parts, MEETS if following or not is_serial else 0
+        head = head if is_serial and before else i
+        if emitted.polls:
+            words[head, -1] |= CALLERS  # one thread runs the first of serial steps and those that follow
+    return words

@@ -119,13 +119,13 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], kernels: KernelTable, i
     """The steps of a bound template that have functions for all sizes, by number."""
     if lir.origin is None or any(name.name.startswith(PREFIX) for name in lir.origin.sizes.sizes):
         return {}
-    sizes, forms, nodes = lir.origin.sizes, _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
+    sizes, forms, nodes = lir.origin.sizes, _forms_of(lir.origin.template, isa), _template_nodes(lir, lir.origin)
     alike: dict[Hashable, list[int]] = {}  # the steps that share a function and how it is called
     matches: list[tuple[list[int], SizedVariant, Call]] = []
     with forms.lock:
         for number, layout in layouts.items():
             step = lir.steps[number]
-            node = nodes[step.node]
+            node = nodes[step.node.index]
             if step.nested or is_fixed(node, forms.is_fixed):
                 continue
             numbers = alike.setdefault((step.kernel, node.op, layout), [])  # the template's op, whose hash is known
@@ -134,7 +134,9 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], kernels: KernelTable, i
             form = None if find is None else forms.of(step, node, layout, sizes, partial(find, isa=isa))
             if form is not None:
                 matches.append((numbers, *form))
-        _make([variant for _, variant, _ in matches if not variant.is_made], isa)
+        missing = [variant for _, variant, _ in matches if not variant.is_made]
+        if missing:
+            _make(missing, isa)
     called = {}
     for numbers, variant, call in matches:
         sized = variant.called(call)
@@ -150,14 +152,14 @@ FixedFunctions = dict[Hashable, tuple[Emitted, JitCode]]
 def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> tuple[FixedFunctions, dict[int, Hashable]]:
     """The functions that all sizes of a bound template share, and the key of the one that each step in which no size is unknown
     calls, by number; the caller adds missing functions."""
-    if lir.origin is None:
+    if lir.origin is None or not layouts:
         return {}, {}
-    forms, nodes = _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
+    forms, nodes = _forms_of(lir.origin.template, isa), _template_nodes(lir, lir.origin)
     steps = ((number, lir.steps[number], layout) for number, layout in layouts.items())
     return forms.fixed, {
         number: (step.kernel, step.node.op, layout)
         for number, step, layout in steps
-        if is_fixed(nodes[step.node], forms.is_fixed)
+        if is_fixed(nodes[step.node.index], forms.is_fixed)
     }
 
 
@@ -175,9 +177,11 @@ def _forms_of(template: Lir, isa: Isa) -> Forms:
     return by_isa[isa] if isa in by_isa else by_isa.setdefault(isa, Forms())
 
 
-def _unbound(lir: Lir, origin: TemplateOrigin) -> dict[Node, Node]:
-    """The template's node of each bound one."""
-    return dict(zip(lir.graph.nodes, origin.template.graph.nodes, strict=True))
+def _template_nodes(lir: Lir, origin: TemplateOrigin) -> tuple[Node, ...]:
+    """The template's nodes; each has the number of the one that is bound from it."""
+    nodes = origin.template.graph.nodes
+    assert len(nodes) == len(lir.graph.nodes), "a binding has the nodes of its template"
+    return nodes
 
 
 def module_of(form: SizedForm, name: str) -> tuple[ir.Module, Emitted]:

@@ -16,6 +16,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.places import Places
 from rlx_core.plugins import package_of
 from rlx_core.system.records import evolve
+from rlx_cpu.native import runtime
 from rlx_cpu.native.contract import BufferPositions, EmitNested, Emitted
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
@@ -23,7 +24,6 @@ from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, Settings
-from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
 from rlx_cpu.native.table import emitter_in, is_external, is_native
 
 if TYPE_CHECKING:
@@ -144,9 +144,15 @@ def compile_steps(
         return None if emitted is None else (module, emitted)
 
     lying = dict(layouts(lir))
-    sized = sized_steps(lir, lying, kernels, settings.isa)
+    sized = {} if lir.origin is None else runtime.sizing.sized_steps(lir, lying, kernels, settings.isa)
     native: dict[int, StepCall] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
-    shared, fixed = fixed_steps(lir, {n: layout for n, layout in lying.items() if n not in sized}, settings.isa)
+    if len(native) == len(lying):
+        return laid_out(lir, native, settings, frozenset(sized))
+    shared: dict[Hashable, tuple[Emitted, JitCode]] = {}
+    fixed: dict[int, Hashable] = {}
+    if lir.origin is not None:
+        others = {n: layout for n, layout in lying.items() if n not in sized}
+        shared, fixed = runtime.sizing.fixed_steps(lir, others, settings.isa)
     native |= {number: (*shared[key], ()) for number, key in fixed.items() if key in shared}
     functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
     if machines:
@@ -157,15 +163,21 @@ def compile_steps(
         native[number] = each, compiled.code, ()
         if number in fixed:
             shared[fixed[number]] = each, compiled.code
-    return evolve(laid_out(lir, native, settings), for_all=frozenset((*sized, *fixed)))
+    return laid_out(lir, native, settings, frozenset((*sized, *fixed)))
 
 
 StepCall = tuple[Emitted, JitCode | None, tuple[int, ...]]
 """The parts of a step's call: the emitted function, its code if that exists already, and its run-time sizes."""
 
 
-def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> CompiledSteps:
-    """The native half of a program, from what each native step calls: a place in the table for every address that it reads."""
+def laid_out(
+    lir: Lir, native: Mapping[int, StepCall], settings: Settings, for_all: frozenset[int] = frozenset()
+) -> CompiledSteps:
+    """The native half of a program, from what each native step calls: a place in the table for every address that it reads.
+
+    Args:
+        for_all: See `CompiledSteps`.
+    """
     steps: dict[int, NativeStep] = {}
     words = 0
     for number, (each, code, call_sizes) in sorted(native.items()):
@@ -178,4 +190,4 @@ def laid_out(lir: Lir, native: Mapping[int, StepCall], settings: Settings) -> Co
             positions.status, positions.arena, call_sizes,
         )  # fmt: skip
     codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
-    return CompiledSteps(codes, steps, words, settings)
+    return CompiledSteps(codes, steps, words, settings, for_all=for_all)
