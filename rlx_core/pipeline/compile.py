@@ -97,7 +97,9 @@ def expect_parameters(lir: Lir, work: CountedWork) -> None:
     for node in () if lir.prepare is None else lir.prepare.nodes:
         where = Fact("node", node.label, node.origin.source)
         for t in node.types:
-            work.expect_parameters(static_nbytes(t), f"{node.op.title}, computed of parameters alone, has a value", where)
+            work.expect_parameters(
+                static_nbytes(t), f"{node.op.title}, computed of parameters alone, has a value", where
+            )
 
 
 def static_nbytes(t: TensorType) -> int:

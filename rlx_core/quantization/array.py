@@ -20,6 +20,11 @@ from rlx_core.system.records import frozen
 from rlx_core.trees.classes import register_pytree_node
 
 
+def read_only(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a copy of a mapping that cannot be changed."""
+    return MappingProxyType(dict(fields))
+
+
 @frozen(eq=False)
 class QuantizedArray:
     """An array of f32 values that is stored as the fields of a scheme. It is a pytree: its leaves are the fields.
@@ -32,7 +37,7 @@ class QuantizedArray:
         scheme: How values follow from them.
     """
 
-    fields: Mapping[str, Any] = field(converter=MappingProxyType)
+    fields: Mapping[str, Any] = field(converter=read_only)
     scheme: Scheme
 
     @property

@@ -73,7 +73,7 @@ class FloatFormat(NamedTuple):
 
     @property
     def largest(self) -> float:
-        return float(ml_dtypes.finfo(self.numpy).max)
+        return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]  # a class of ml_dtypes
 
 
 E4M3 = FloatFormat(ml_dtypes.float8_e4m3fn, 4, 3, has_nan=True)

@@ -32,7 +32,7 @@ from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.arithmetic import multiply
-from rlx_core.ops.call import AppliedGraph, Inlined, results_of, traced
+from rlx_core.ops.call import AppliedGraph, Inlined, closed_body, results_of, traced
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import StraightThrough
 from rlx_core.ops.structural import all_batched
@@ -90,6 +90,7 @@ class Checkpoint(AppliedGraph):
         saved: The number of its outputs, counted from the last, that are values saved for the derivative.
     """
 
+    body: Graph = field(validator=closed_body)
     saved: int = field(default=0, validator=ge(0))
 
     def __attrs_post_init__(self) -> None:
