@@ -83,8 +83,9 @@ class DeviceWriter:
             if self.builds:
                 driver = self.device.driver
                 binary = driver.binary_of(driver.build(source))
-            names, kept = tuple(function.name for function in part), self.keep(_bytes(source.encode()))
-            modules.append(ModuleText(names, kept, None if binary is None else self.keep(_bytes(binary))))
+            names = tuple(function.name for function in part)
+            source_blob = self.keep(_bytes(source.encode()))
+            modules.append(ModuleText(names, source_blob, None if binary is None else self.keep(_bytes(binary))))
         return PLAIN_FORMS.write(modules, tuple[ModuleText, ...])
 
     def _program(self, lir: Lir, params: Params) -> tuple[Json, int]:
