@@ -219,7 +219,7 @@ def read(file: Path) -> PluginIndex | None:
             return None
         if any(stamp(source) != when for source, when in content["sources"].items()):
             return None
-        return _FORMS.read(content, PluginIndex, "index")  # type: ignore[no-any-return]
+        return _FORMS.read(content, PluginIndex, "index")
     except (OSError, CacheError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -28,8 +28,7 @@ def wanted_of(form: Json) -> Wanted:
     Raises:
         FormatError: It is no form of a device's code.
     """
-    result: Wanted = WANTED_FORMS.read(need(form, dict, "code").get("wanted"), Wanted, "what code expects of a device")
-    return result
+    return WANTED_FORMS.read(need(form, dict, "code").get("wanted"), Wanted, "what code expects of a device")
 
 
 @define(eq=False)

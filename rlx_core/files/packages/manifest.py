@@ -62,8 +62,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Json]:
         """The manifest as `from_json` reads it."""
-        form: dict[str, Json] = _FORMS.write(self, Manifest)
-        return form
+        return _FORMS.write(self, Manifest)
 
     @classmethod
     def from_json(cls, form: Mapping[str, Json]) -> Manifest:
@@ -84,14 +83,12 @@ def sizes_json(binding: DimBinding) -> dict[str, int]:
 
 
 def _type(form: Json, what: str) -> TensorType:
-    type: TensorType = quoted(spec, need(form, str, what))
-    return type
+    return quoted(spec, need(form, str, what))
 
 
 def _binding(form: Json, what: str) -> DimBinding:
     sizes = need(form, dict, what)
-    binding: DimBinding = quoted(lambda _: DimBinding.of(**sizes), "")
-    return binding
+    return quoted(lambda _: DimBinding.of(**sizes), "")
 
 
 _FORMS: Final = RecordForms(
