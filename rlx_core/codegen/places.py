@@ -8,7 +8,6 @@ import numpy as np
 
 from rlx_core.contributions.references import import_address
 from rlx_core.errors import Fact, FormatError, RlxError
-from rlx_core.ir.forms import Json, need, optional, pair
 from rlx_core.ir.strides import WIDEST, Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import evolve, frozen
@@ -98,29 +97,6 @@ class Fault:
     def among(cls, faults: Sequence[Fault]) -> Fault | None:
         """Return the faults of several functions as one function's, if there are any; they have no alternatives themselves."""
         return evolve(faults[0], alternatives=tuple(faults[1:])) if faults else None
-
-    @classmethod
-    def from_json(cls, form: Json) -> Fault:
-        """Return the fault that `attrs.asdict` wrote.
-
-        Raises:
-            FormatError: The form is no fault.
-        """
-        further = need(need(form, dict, "a fault").get("alternatives"), list, "alternatives")
-        return evolve(cls._one(form), alternatives=tuple(map(cls._one, further)))
-
-    @classmethod
-    def _one(cls, form: Json) -> Fault:
-        """A fault without its alternatives."""
-        row = need(form, dict, "a fault")
-        pairs = (pair(each, "a fact") for each in need(row.get("facts"), list, "facts"))
-        return cls(
-            need(row.get("message"), str, "a message"),
-            need(row.get("error"), str, "a class"),
-            tuple(need(each, int, "a size") for each in need(row.get("dims"), list, "sizes")),
-            tuple((need(label, str, "a label"), need(fact, str, "a fact")) for label, fact in pairs),
-            optional(row.get("hint"), str, "a hint"),
-        )
 
     @property
     def kinds(self) -> tuple[Fault, ...]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx_core.ir.decoding import Decoder, OpTable, find_op, make_op, make_record
+from rlx_core.ir.decoding import Decoder, OpTable, find_op, make_op
 from rlx_core.ir.encoding import Encoder, exact_float, flat_bytes, literal_bytes, literal_from, read_float
-from rlx_core.ir.forms import Json
+from rlx_core.ir.forms import Json, make_record
 
 __all__ = [
     "Decoder",

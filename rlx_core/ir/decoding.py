@@ -14,7 +14,7 @@ from rlx_core.ir.declared_kinds import record_classes
 from rlx_core.ir.dims import SizeGuard, parse_dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.encoding import literal_from, read_float
-from rlx_core.ir.forms import Json, items, need, optional, pair, quoted
+from rlx_core.ir.forms import Json, items, make_record, need, optional, pair, quoted
 from rlx_core.ir.graph import MOST_NESTED, Builder, Constant, Graph, Input, Literal, Node, Param, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Lines, Origin, Source
@@ -263,15 +263,3 @@ class Decoder:
             return self.lines[form]
         file, line = pair(form, "a source line")
         return Source(need(file, str, "a file"), need(line, int, "a line"))
-
-
-def make_record(cls: type[Any], values: Mapping[str, Any]) -> Any:
-    """A nested record from its fields.
-
-    Raises:
-        FormatError: The class refuses them.
-    """
-    try:
-        return cls(**values)
-    except (RlxError, TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError) as error:
-        raise FormatError(f"{cls.__name__}: fields {dict(values)} are refused ({error})") from None

@@ -1,8 +1,9 @@
-"""Files of this user's cache that hold records, one JSON line each: failures of plugins, targets that conform."""
+"""Files of records, one JSON line each: of this user's cache, which are replaced as a whole, and of processes, which append."""
 
 from __future__ import annotations
 
 import json
+import os
 import typing
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,6 +41,25 @@ def write_records(path: Path, records: Iterable[Any]) -> None:
     """
     own_directory(path.parent)
     write_own(path, "".join(json.dumps(asdict(each), sort_keys=True) + "\n" for each in records).encode())
+
+
+def append_record(path: Path, record: Any) -> None:
+    """Append an attrs record, as a line that survives the end of the process; values that are not JSON are written as text."""
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(asdict(record), default=str) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def appended_records(path: Path, kind: type[Record]) -> list[Record]:
+    """Return the records that a process appended; a line that it did not finish is left out."""
+    result = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            result.append(kind(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return result
 
 
 def _fields(line: str, types: dict[str, Any]) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from attrs import asdict, evolve
 
 from rlx_core.codegen.places import Fault
 from rlx_core.errors import FormatError, IndexRangeError, RlxError
+from rlx_core.ir.forms import PLAIN_FORMS
 
 INDEX = Fault("take: index {} is outside an axis of 5 elements")
 SHAPED = Fault(
@@ -53,7 +54,7 @@ def test_several_functions_faults_are_kinds_of_one() -> None:
     "fault", [INDEX, SHAPED, Fault.among([SHAPED, INDEX, SHAPED])], ids=["index", "shaped", "several"]
 )
 def test_a_fault_is_json(fault: Fault) -> None:
-    assert Fault.from_json(json.loads(json.dumps(asdict(fault)))) == fault
+    assert PLAIN_FORMS.read(json.loads(json.dumps(asdict(fault))), Fault, "a fault") == fault
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_fault_is_json(fault: Fault) -> None:
 )
 def test_other_json_is_refused(key: str, value: Any) -> None:
     with pytest.raises(FormatError):
-        Fault.from_json({**json.loads(json.dumps(asdict(SHAPED))), key: value})
+        PLAIN_FORMS.read({**json.loads(json.dumps(asdict(SHAPED))), key: value}, Fault, "a fault")
 
 
 def test_an_error_of_a_package_that_is_not_installed_is_of_the_class_that_all_have() -> None:

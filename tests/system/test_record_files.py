@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlx_core.system.record_files import read_records, write_records
+from rlx_core.system.record_files import append_record, appended_records, read_records, write_records
 from rlx_core.system.records import frozen
 
 
@@ -52,3 +52,14 @@ def test_a_file_that_others_can_write_has_no_records(path: Path) -> None:
     path.chmod(0o666)
     assert read_records(path, Point) == []
     assert json.loads(path.read_text()) == {"count": 1, "name": "a"}
+
+
+def test_appended_records_are_read_up_to_a_line_that_was_not_finished(tmp_path: Path) -> None:
+    file = tmp_path / "points.jsonl"
+    assert appended_records(file, Point) == []
+    points = [Point("a", 1), Point("b", 2)]
+    for each in points:
+        append_record(file, each)
+    with file.open("a") as stream:
+        stream.write('{"name": "c", "cou')
+    assert appended_records(file, Point) == points

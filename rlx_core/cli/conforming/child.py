@@ -6,10 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from attrs import asdict
-
-from rlx_core.cli.conforming.laws import Laws, LawTask, cases_of, tried
+from rlx_core.cli.conforming.laws import FILE, Laws, LawTask, cases_of, tried
 from rlx_core.cli.session import CliSession
+from rlx_core.system.record_files import append_record
 
 
 def main(folder: Path, first: int) -> None:
@@ -19,12 +18,10 @@ def main(folder: Path, first: int) -> None:
     laws = Laws(request["target"], request["is_quick"], request["count"], tasks)
     session = CliSession.requested(request)
     cases = cases_of(session, is_quick=laws.is_quick)
-    with (folder / "verdicts.jsonl").open("a", encoding="utf-8") as stream:
+    with (folder / FILE).open("a", encoding="utf-8") as stream:
         stream.write("\n")  # from here on the time of laws counts
-        stream.flush()
-        for verdict in tried(session, laws, cases, first):
-            stream.write(json.dumps(asdict(verdict)) + "\n")
-            stream.flush()
+    for verdict in tried(session, laws, cases, first):
+        append_record(folder / FILE, verdict)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from rlx_core.cli.op_rows import OpRow, rows
 from rlx_core.cli.session import CliSession
@@ -18,6 +18,9 @@ from rlx_core.transforms.vjp import vjp_graph
 
 Law = Literal["results", "gradients"]
 Status = Literal["passed", "failed", "host", "unclaimed", "untried"]
+
+FILE: Final = "verdicts.jsonl"
+"""The file of the verdicts of separate processes."""
 
 
 @frozen

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from attrs import asdict
-
-from rlx_core.cli.conforming.laws import Laws, LawVerdict
+from rlx_core.cli.conforming.laws import FILE, Laws, LawVerdict
 from rlx_core.cli.session import CliSession
 from rlx_core.system.processes import cause, module_command, started
+from rlx_core.system.record_files import append_record, appended_records
 
 LAW_SECONDS: Final = 60.0
 """Seconds after which a law has failed that gives no verdict."""
@@ -40,7 +39,7 @@ def in_processes(session: CliSession, laws: Laws, *, seconds: float = LAW_SECOND
             **session.request(),
         }
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        (folder / "verdicts.jsonl").touch()
+        (folder / FILE).touch()
         count = ends = 0
         while count < len(laws.tasks):
             if ends == MAX_ENDS:
@@ -48,13 +47,14 @@ def in_processes(session: CliSession, laws: Laws, *, seconds: float = LAW_SECOND
                 count += 1
                 continue
             reason = one_process(folder, count, len(laws.tasks), seconds)
-            current = verdicts(folder)
+            current = appended_records(folder / FILE, LawVerdict)
             yield from current[count:]
             count = len(current)
             if count < len(laws.tasks):
                 ended = LawVerdict("failed", reason)
-                with (folder / "verdicts.jsonl").open("a", encoding="utf-8") as stream:
-                    stream.write("\n" + json.dumps(asdict(ended)) + "\n")
+                with (folder / FILE).open("a", encoding="utf-8") as stream:
+                    stream.write("\n")  # after a line that the process did not finish
+                append_record(folder / FILE, ended)
                 yield ended
                 count, ends = count + 1, ends + 1
 
@@ -73,7 +73,7 @@ def one_process(folder: Path, first: int, count: int, seconds: float) -> str:
 
 def wait(process: subprocess.Popen[bytes], folder: Path, seconds: float) -> int | None:
     """The exit code of a process; `None` if it has written nothing for too long."""
-    file = folder / "verdicts.jsonl"
+    file = folder / FILE
     size, deadline = file.stat().st_size, time.monotonic() + START_SECONDS + seconds
     while (code := process.poll()) is None and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
@@ -81,14 +81,3 @@ def wait(process: subprocess.Popen[bytes], folder: Path, seconds: float) -> int 
         if now != size:
             size, deadline = now, time.monotonic() + seconds
     return code
-
-
-def verdicts(folder: Path) -> list[LawVerdict]:
-    """The complete verdicts of a file; a line that a process did not finish is left out."""
-    result = []
-    for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines():
-        try:
-            result.append(LawVerdict(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    return result

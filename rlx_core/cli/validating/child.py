@@ -12,8 +12,9 @@ from typing import Final
 
 from rlx_core.cli.session import CliSession
 from rlx_core.cli.validating.bench import Bench, one_line
-from rlx_core.cli.validating.results import END, CheckRow, append
+from rlx_core.cli.validating.results import END, CheckRow
 from rlx_core.cli.validating.steps import chosen
+from rlx_core.system.record_files import append_record
 
 STOPS_AFTER: Final = 0.8
 """The part of a step's time after which it begins no further check."""
@@ -33,11 +34,11 @@ def main(folder: Path, name: str) -> None:
         bench = Bench(request["target"], host, folder, name, deadline)
         module, _, function = step.run.partition(":")
         for row in getattr(importlib.import_module(module), function)(bench, step.argument):
-            append(rows, row)
+            append_record(rows, row)
     except Exception as error:  # noqa: BLE001  the rows before it count, and it is one more
         traceback.print_exc()
-        append(rows, CheckRow("(step)", "failed", one_line(error), {"error": type(error).__name__}))
-    append(rows, END)  # a library that ends the process with code 0 is no success
+        append_record(rows, CheckRow("(step)", "failed", one_line(error), {"error": type(error).__name__}))
+    append_record(rows, END)  # a library that ends the process with code 0 is no success
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from attrs import asdict, field
+from attrs import field
 
 from rlx_core.system.records import frozen
 
@@ -52,25 +50,6 @@ class StepResult:
     seconds: float
     reason: str = ""
     rows: tuple[CheckRow, ...] = ()
-
-
-def append(file: Path, record: CheckRow | StepResult) -> None:
-    """Append a record as a line of JSON that survives the end of the process."""
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(asdict(record), default=str) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def read_rows(file: Path) -> tuple[CheckRow, ...]:
-    """Return the complete rows of a step; a line that the process did not finish is left out."""
-    rows = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-        try:
-            rows.append(CheckRow(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    return tuple(rows)
 
 
 def status_of(rows: Sequence[CheckRow]) -> tuple[Status, str]:

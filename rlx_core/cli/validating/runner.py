@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from rlx_core.cli.session import CliSession
-from rlx_core.cli.validating.results import END, CheckRow, StepResult, append, archive, read_rows, status_of
+from rlx_core.cli.validating.results import END, CheckRow, StepResult, archive, status_of
 from rlx_core.cli.validating.steps import MAX_SECONDS, ValidationStep
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.system.processes import cause, module_command, started
+from rlx_core.system.record_files import append_record, appended_records
 
 MIN_SECONDS: Final = 5.0
 """With less than this left of all steps' time, a step is not begun."""
@@ -53,7 +54,7 @@ def validate(
                 else:
                     result = run_step(folder, step, min(step.seconds, limit, left))
                 results.append(result)
-                append(folder / "results.jsonl", result)
+                append_record(folder / "results.jsonl", result)
                 write(folder, report)
                 show(result)
         finally:
@@ -80,9 +81,9 @@ def run_step(folder: Path, step: ValidationStep, seconds: float) -> StepResult:
         except subprocess.TimeoutExpired:
             code = None
     taken = time.monotonic() - begun
-    rows = read_rows(folder / "rows" / f"{name}.jsonl")
-    has_ended = rows[-1:] == (END,)
-    rows = tuple(row for row in rows if row != END)
+    written = appended_records(folder / "rows" / f"{name}.jsonl", CheckRow)
+    has_ended = written[-1:] == [END]
+    rows = tuple(row for row in written if row != END)
     if code == 0 and has_ended:
         status, reason = status_of(rows)
         return StepResult(step.name, status, taken, reason, rows)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from attrs import asdict
+from functools import partial
+from typing import Final
 
 from rlx_core.device.driver import DeviceFacts
-from rlx_core.ir.forms import Json, need, optional
-from rlx_core.run.packaged.reading import every, number
+from rlx_core.ir.forms import RecordForms, plain_form
+from rlx_core.run.packaged.reading import number
 from rlx_core.system.records import frozen
 
 
@@ -37,30 +36,6 @@ class Wanted:
     features: tuple[str, ...]
     dtypes: tuple[str, ...]
 
-    def to_json(self) -> Json:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, form: Json) -> Wanted:
-        """Return the requirements in a form.
-
-        Raises:
-            FormatError: It is something else.
-        """
-        row = need(form, dict, "what code expects of a device")
-
-        def words(name: str) -> tuple[str, ...]:
-            return every(row.get(name), lambda each: need(each, str, name))
-
-        values: dict[str, Any] = {name: need(row.get(name), str, name) for name in ("language", "name", "driver")}
-        values |= {name: number(row.get(name), name, low=1) for name in ("alignment", "group_size", "shared_nbytes")}
-        return cls(
-            **values,
-            subgroup=optional(row.get("subgroup"), int, "subgroup"),
-            features=words("features"),
-            dtypes=words("dtypes"),
-        )
-
     def is_of(self, facts: DeviceFacts) -> bool:
         """Return whether binaries were made on such a device."""
         return (self.name, self.driver) == (facts.name, facts.driver)
@@ -84,3 +59,7 @@ class Wanted:
             return f"may use {', '.join(missing)}, which {facts.name} has not"
         lacking = sorted({*self.dtypes} & facts.unsupported)
         return f"computes with {', '.join(lacking)}, which {facts.name} lacks" if lacking else None
+
+
+WANTED_FORMS: Final = RecordForms({int: plain_form(partial(number, low=1))})
+"""The form of requirements in a package."""

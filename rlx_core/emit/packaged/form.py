@@ -21,6 +21,15 @@ _MAX_NBYTES: Final = 1 << 31
 
 
 @frozen
+class ModuleText:
+    """A module of a package: its functions, and the blobs of its source and of a driver's binary."""
+
+    functions: tuple[str, ...]
+    source: int
+    binary: int | None
+
+
+@frozen
 class PackedFault:
     """The error for an index that a launch reports: the message, and the node with the user's line."""
 

@@ -10,16 +10,16 @@ from attrs import field
 from rlx_core.device.device import Device
 from rlx_core.emit.code import DeviceCode
 from rlx_core.emit.modules import Modules
-from rlx_core.emit.packaged.fitting import Wanted
-from rlx_core.emit.packaged.form import PackedLaunches
+from rlx_core.emit.packaged.fitting import WANTED_FORMS, Wanted
+from rlx_core.emit.packaged.form import ModuleText, PackedLaunches
 from rlx_core.errors import FormatError, KernelBuildError
-from rlx_core.ir.forms import Json, need, optional
+from rlx_core.ir.forms import PLAIN_FORMS, Json, need
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Program
 from rlx_core.pipeline.select.packages import Blobs
 from rlx_core.run.device_memory import DeviceMemory
 from rlx_core.run.packaged.program import packaged_program
-from rlx_core.system.records import define, frozen
+from rlx_core.system.records import define
 
 
 def wanted_of(form: Json) -> Wanted:
@@ -28,15 +28,7 @@ def wanted_of(form: Json) -> Wanted:
     Raises:
         FormatError: It is no form of a device's code.
     """
-    return Wanted.from_json(need(form, dict, "code").get("wanted"))
-
-
-@frozen
-class Text:
-    """Functions of one module: the blobs of its source and of a driver's binary."""
-
-    source: int
-    binary: int | None
+    return WANTED_FORMS.read(need(form, dict, "code").get("wanted"), Wanted, "what code expects of a device")
 
 
 @define(eq=False)
@@ -46,7 +38,7 @@ class DevicePackage:
     device: Device
     blobs: Blobs
     programs: list[Json]
-    texts: Mapping[str, Text]
+    texts: Mapping[str, ModuleText]
     has_binaries: bool
     _modules: dict[int, Any] = field(factory=dict)
     _on_device: dict[tuple[str, str], Any] = field(factory=dict)  # the weights, which all programs share
@@ -59,13 +51,8 @@ class DevicePackage:
             FormatError: It is not a form of device code.
         """
         row = need(form, dict, "code")
-        texts: dict[str, Text] = {}
-        for each in need(row.get("modules"), list, "modules"):
-            module = need(each, dict, "a module")
-            source = need(module.get("source"), int, "a source")
-            binary = optional(module.get("binary"), int, "a binary")
-            for name in need(module.get("functions"), list, "functions"):
-                texts[need(name, str, "a function")] = Text(source, binary)
+        modules = PLAIN_FORMS.read(row.get("modules"), tuple[ModuleText, ...], "modules")
+        texts = {name: module for module in modules for name in module.functions}
         programs = need(row.get("programs"), list, "programs")
         return cls(device, blobs, programs, texts, wanted_of(form).is_of(device.facts))
 
@@ -81,12 +68,12 @@ class DevicePackage:
         )
         return packaged_program(packed.plan, DeviceMemory(self.device), code, self.blobs, self._on_device)
 
-    def _module(self, text: Text) -> Any:
+    def _module(self, text: ModuleText) -> Any:
         if text.source not in self._modules:
             self._modules[text.source] = self._built(text)
         return self._modules[text.source]
 
-    def _built(self, text: Text) -> Any:
+    def _built(self, text: ModuleText) -> Any:
         driver = self.device.driver
         try:
             source = self.blobs.arrays([text.source])[0].tobytes().decode()

@@ -12,10 +12,10 @@ from rlx_core.device.device import Device
 from rlx_core.emit.code import functions_of, planned_calls, reason_on_host
 from rlx_core.emit.emitters import Language
 from rlx_core.emit.modules import MOST_AT_ONCE, dealt
-from rlx_core.emit.packaged.fitting import Wanted
-from rlx_core.emit.packaged.form import launches_form
+from rlx_core.emit.packaged.fitting import WANTED_FORMS, Wanted
+from rlx_core.emit.packaged.form import ModuleText, launches_form
 from rlx_core.emit.steps import Emissions, emissions
-from rlx_core.ir.forms import Json
+from rlx_core.ir.forms import PLAIN_FORMS, Json
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.backend import Params
 from rlx_core.pipeline.select.kernels import KernelTable
@@ -65,7 +65,7 @@ class DeviceWriter:
             dtypes=tuple(sorted(dtypes)),
         )
         form = {
-            "wanted": requirements.to_json(),
+            "wanted": WANTED_FORMS.write(requirements, Wanted),
             "plans": PLAN_VERSION,
             "modules": self._modules([lir for lir, _ in programs]),
             "programs": [form for form, _ in packed_programs],
@@ -76,21 +76,17 @@ class DeviceWriter:
     def _modules(self, lirs: Sequence[Lir]) -> Json:
         functions = functions_of(lirs, self.kernels)
         parts = dealt(functions, len(functions) if self.language.has_one_entry else MOST_AT_ONCE) if functions else []
-        forms = []
+        modules = []
         for part in parts:
             source = self.language.module(part)
             binary = None
             if self.builds:
                 driver = self.device.driver
                 binary = driver.binary_of(driver.build(source))
-            forms.append(
-                {
-                    "functions": [function.name for function in part],
-                    "source": self.keep(_bytes(source.encode())),
-                    "binary": None if binary is None else self.keep(_bytes(binary)),
-                }
-            )
-        return forms
+            names = tuple(function.name for function in part)
+            source_blob = self.keep(_bytes(source.encode()))
+            modules.append(ModuleText(names, source_blob, None if binary is None else self.keep(_bytes(binary))))
+        return PLAIN_FORMS.write(modules, tuple[ModuleText, ...])
 
     def _program(self, lir: Lir, params: Params) -> tuple[Json, int]:
         """The form of a program, and the most threads of its groups."""

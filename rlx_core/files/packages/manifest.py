@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import DimBinding, free_symbols
-from rlx_core.ir.forms import Json, items, need, optional, quoted
+from rlx_core.ir.forms import Json, RecordForms, ValueForm, need, quoted
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.system.records import frozen
-
-T = TypeVar("T")
 
 
 @frozen
@@ -63,19 +61,8 @@ class Manifest:
     program: int | None
 
     def to_json(self) -> dict[str, Json]:
-        """The manifest as `manifest_from` reads it."""
-        return {
-            "name": self.name,
-            "rlx": self.rlx,
-            "call": dict(self.call),
-            "inputs": [[name, repr(type)] for name, type in self.inputs],
-            "outputs": [[name, repr(type)] for name, type in self.outputs],
-            "params": list(self.params),
-            "sizes": [sizes_json(binding) for binding in self.sizes],
-            "guards": list(self.guards),
-            "codes": [[c.target, c.variant, c.summary, c.form, c.nbytes] for c in self.codes],
-            "program": self.program,
-        }
+        """The manifest as `from_json` reads it."""
+        return _FORMS.write(self, Manifest)
 
     @classmethod
     def from_json(cls, form: Mapping[str, Json]) -> Manifest:
@@ -84,18 +71,7 @@ class Manifest:
         Raises:
             FormatError: A field is missing or malformed.
         """
-        manifest = cls(
-            name=need(form.get("name"), str, "a name"),
-            rlx=need(form.get("rlx"), str, "a version"),
-            call=need(form.get("call"), dict, "the call"),
-            inputs=_all(form.get("inputs"), _typed),
-            outputs=_all(form.get("outputs"), _typed),
-            params=_all(form.get("params"), lambda each: str(need(each, str, "a name"))),
-            sizes=_all(form.get("sizes"), _binding),
-            guards=_all(form.get("guards"), lambda each: str(need(each, str, "a guard"))),
-            codes=_all(form.get("codes"), _code),
-            program=optional(form.get("program"), int, "the program"),
-        )
+        manifest: Manifest = _FORMS.read(form, cls, "the manifest")
         named = {symbol for _, type in manifest.inputs for symbol in free_symbols(*type.shape)}
         if not manifest.sizes or any(not named <= binding.sizes.keys() for binding in manifest.sizes):
             raise FormatError("package: its programs leave sizes of inputs open")
@@ -106,23 +82,16 @@ def sizes_json(binding: DimBinding) -> dict[str, int]:
     return {repr(symbol): size for symbol, size in sorted(binding.sizes.items())}
 
 
-def _all(form: Json, read: Callable[[Json], T]) -> tuple[T, ...]:
-    return tuple(read(each) for each in need(form, list, "a part of the manifest"))
+def _type(form: Json, what: str) -> TensorType:
+    return quoted(spec, need(form, str, what))
 
 
-def _typed(form: Json) -> tuple[str, TensorType]:
-    name, type = items(form, 2, "an input or output")
-    return need(name, str, "a name"), quoted(spec, need(type, str, "a type"))
+def _binding(form: Json, what: str) -> DimBinding:
+    sizes = need(form, dict, what)
+    return quoted(lambda _: DimBinding.of(**sizes), "")
 
 
-def _binding(form: Json) -> DimBinding:
-    sizes = need(form, dict, "sizes")
-    binding: DimBinding = quoted(lambda _: DimBinding.of(**sizes), "")
-    return binding
-
-
-def _code(form: Json) -> VariantCode:
-    target, variant, summary, blob, nbytes = items(form, 5, "code")
-    for word in (target, variant, summary):
-        need(word, str, "a word about code")
-    return VariantCode(target, variant, summary, need(blob, int, "a blob"), need(nbytes, int, "a length"))
+_FORMS: Final = RecordForms(
+    {TensorType: ValueForm(repr, _type), DimBinding: ValueForm(sizes_json, _binding)},
+    rows={VariantCode},
+)

@@ -74,12 +74,7 @@ class FusionReport:
 
     def to_json(self) -> dict[str, object]:
         """The report as plain data."""
-        return {
-            "before": dict(self.before),
-            "after": dict(self.after),
-            "fired": dict(self.fired),
-            "misses": [asdict(m) for m in self.misses],
-        }
+        return asdict(self)
 
     def __str__(self) -> str:
         lines = [f"fusion: {sum(self.fired.values())} rules fired, {len(self.misses)} near misses"]

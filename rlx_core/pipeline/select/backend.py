@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import numpy as np
-from attrs import field
+from attrs import asdict, field
 
 from rlx_core.errors import ConfigError, DeviceError, Fact, PlaceError, RlxError
 from rlx_core.ir.element_functions import ElementFunctions
@@ -149,7 +149,7 @@ class Traffic:
 
     def to_json(self) -> dict[str, int]:
         """The numbers, with stable keys."""
-        return {"bound": self.bound, "inputs": self.inputs, "outputs": self.outputs, "steps": self.steps}
+        return asdict(self)
 
     def __str__(self) -> str:
         summary = f"crossed: {self.bound} B when parameters were bound; a call {self.inputs} B in, {self.outputs} B out"

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from attrs import asdict
+
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.backend import Target
@@ -60,10 +62,7 @@ class Tiers:
         return {
             "steps": self.counts,
             "note": self.note,
-            "fallbacks": [
-                {"op": f.op, "kernel": f.kernel, "tier": f.tier, "reason": f.reason, "steps": list(f.steps)}
-                for f in self.fallbacks
-            ],
+            "fallbacks": [asdict(each) for each in self.fallbacks],
         }
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from rlx_core.cli.conforming import processes
 from rlx_core.cli.conforming.laws import Laws, LawTask, LawVerdict, cases_of
-from rlx_core.cli.conforming.processes import in_processes, verdicts
+from rlx_core.cli.conforming.processes import in_processes
 from rlx_core.cli.main import app
 from rlx_core.cli.session import CliSession
 from rlx_core.plugins import PluginHost
@@ -113,8 +113,3 @@ def test_command_in_a_program_with_a_host_of_its_own_tries_laws_there(
     ran = CliRunner().invoke(app, words, prog_name="rlx", obj=lambda policy: PluginHost([entry], policy=policy))
     assert ran.exit_code == 0, ran.output
     assert json.loads(ran.stdout)["failed"] == []
-
-
-def test_lines_that_were_not_finished_are_no_verdicts(tmp_path: Path) -> None:
-    (tmp_path / "verdicts.jsonl").write_text('{"status": "passed", "reason": ""}\n{"status": "pas')
-    assert verdicts(tmp_path) == [LawVerdict("passed")]

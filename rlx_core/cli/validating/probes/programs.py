@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from rlx_core.cli.validating.bench import Bench, Skip, expect_same_bits
-from rlx_core.cli.validating.results import CheckRow, read_rows
+from rlx_core.cli.validating.results import CheckRow
+from rlx_core.system.record_files import appended_records
 from rlx_core.testing.device_programs import PROGRAMS
 from rlx_core.testing.judges import near
 from rlx_core.testing.special_points import same_bits
@@ -94,7 +95,8 @@ NOT_A_NUMBER: Final = ("product", "norm", "sums", "sort", "running", "moved", "l
 
 def repeat(bench: Bench, _: str) -> Iterator[CheckRow]:
     """The same bits as in the step `programs`, which was another process; or in two calls, if that did not run."""
-    before = {row.name: row for row in read_rows(bench.folder / "rows" / "programs.jsonl") if "sha256" in row.facts}
+    stored = appended_records(bench.folder / "rows" / "programs.jsonl", CheckRow)
+    before = {row.name: row for row in stored if "sha256" in row.facts}
 
     def run(label: str, function: Any, x: np.ndarray, indices: np.ndarray) -> str:
         f = bench.jit(function)

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from attrs import asdict
 
 from rlx_core.codegen.places import Fault
 from rlx_core.errors import FormatError
-from rlx_core.ir.forms import Json, items, need, optional
+from rlx_core.ir.forms import PLAIN_FORMS, Json, items, need, optional
 from rlx_core.run.packaged.plan_form import PackedPlan, PlanWriter, buffer_from, expect_inside
 from rlx_core.run.packaged.reading import every, node_form, node_from, number
 from rlx_core.run.plan import BufferId
@@ -116,7 +115,7 @@ def _step_form(each: NativeStep, microseconds: float) -> Json:
         "stride": emitted.workspace_stride,
         "shared": emitted.shared_stride,
         "status": each.status,
-        "fault": None if emitted.fault is None else asdict(emitted.fault),
+        "fault": PLAIN_FORMS.write(emitted.fault, Fault | None),
         **node_form(each.where),
     }
 
@@ -134,7 +133,7 @@ def _step(row: dict[str, Any], words: int) -> NativeStep:
         polls=need(row.get("polls"), bool, "whether it lets signals be handled"),
         workspace=number(row.get("stride"), "scratch memory"),
         shared_workspace=number(row.get("shared"), "scratch memory"),
-        fault=None if row.get("fault") is None else Fault.from_json(row["fault"]),
+        fault=PLAIN_FORMS.read(row.get("fault"), Fault | None, "a fault"),
     )
     return NativeStep(
         step=None,

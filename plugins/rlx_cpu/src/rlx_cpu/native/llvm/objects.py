@@ -14,19 +14,19 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 from attrs import field
 
-from rlx_core.codegen.places import Fault, Layout, Place
+from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.fingerprint import literal_digest
+from rlx_core.ir.forms import PLAIN_FORMS
 from rlx_core.ir.graph import Node, ops_inside
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.plan_form import encode_lir
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Emitted, HoistedPack, OperandView, Pack
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm.background import JobFuture, later, yielding
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode, link, object_cache
@@ -184,10 +184,13 @@ def _place(place: Place) -> list[Any]:
 
 # ------------------------------------------------------------------------------------------- entries
 
+_Results = tuple[Emitted | None, ...]
+"""The annotation of the emitters' results in an entry."""
+
 
 def _packed(key: str, emitted: Sequence[Emitted | None], objects: Sequence[bytes]) -> bytes:
-    rows = [None if each is None else attrs.asdict(each) for each in emitted]
-    head = {"key": key, "functions": rows, "objects": [len(data) for data in objects]}
+    functions = PLAIN_FORMS.write(emitted, _Results)
+    head = {"key": key, "functions": functions, "objects": [len(data) for data in objects]}
     text = json.dumps(head, separators=(",", ":"), default=dict).encode()
     return b"".join([_HEADER.pack(len(text)), text, *objects])
 
@@ -203,7 +206,7 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
         head = json.loads(entry[_HEADER.size : start])
         if head["key"] != key:
             raise ValueError(f"it is of {head['key']!s:.16}")
-        emitted = tuple(_emitted(row) for row in head["functions"])
+        emitted: _Results = PLAIN_FORMS.read(head["functions"], _Results, "functions")
         ends = list(accumulate(head["objects"], initial=start))
         if len(emitted) != count or ends[-1] != len(entry):
             raise ValueError(f"it has {len(emitted)} functions and {len(entry)} bytes, not {count} and {ends[-1]}")
@@ -217,21 +220,3 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
         store.drop(key, f"{type(error).__name__}: {error}")
         return None
     return Library(emitted, code)
-
-
-def _emitted(row: Any) -> Emitted | None:
-    if row is None:
-        return None
-    fault = None if row["fault"] is None else Fault.from_json(row["fault"])
-    foreign = tuple((symbol, load) for symbol, load in row["foreign"])
-    hoisted, packs = tuple(HoistedPack(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
-    return Emitted(
-        **{**row, "packs": packs, "held": hoisted, "fault": fault, "words": tuple(row["words"]), "foreign": foreign}
-    )
-
-
-def _pack(row: Any) -> Pack:
-    seen = row["view"]
-    if seen is not None:
-        seen = OperandView(tuple(seen["shape"]), tuple(seen["strides"]), seen["offset"], seen["rounds"])
-    return Pack(**{**row, "sizes": tuple(row["sizes"]), "view": seen})
