@@ -145,7 +145,7 @@ def is_read_by_loads(graph: Graph, weight: Value) -> bool:
 def product_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead | None:
     """Return a product that computes its weight, or `None` if the weight is no load."""
     rows, columns = weight.type.static_shape
-    load = load_of(weight, bound, lambda graph, small: (*divided(graph, small, rows, columns), columns))
+    load = load_of(weight, bound, lambda graph, also_small: (*divided(graph, also_small, rows, columns), columns))
     x, _ = node.present()
     return None if load is None else LoadedRead(FusedMatMulPrologue(load.loop), (x, *load.sources))
 
@@ -153,7 +153,7 @@ def product_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead
 def gather_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead | None:
     """Return a loop that computes those rows of a table that are read, or `None` if the table is no load."""
     rows, *row_shape = weight.type.static_shape
-    load = load_of(weight, bound, lambda graph, small: (rows, *divided(graph, small, prod(row_shape), rows)))
+    load = load_of(weight, bound, lambda graph, also_small: (rows, *divided(graph, also_small, prod(row_shape), rows)))
     _, indices = node.present()
     if load is None:
         return None
@@ -242,7 +242,7 @@ def with_result_shape(load: FusedLoop, shape: tuple[int, ...], divided_shape: tu
     return FusedLoop(load.inputs, steps, (load.inputs + len(load.steps),))
 
 
-def divided(primitives: Graph, with_small: bool, size: int, others: int) -> tuple[int, ...]:
+def divided(primitives: Graph, also_small: bool, size: int, others: int) -> tuple[int, ...]:
     """Return sizes into which axes of `size` elements are divided, so that every reshape in a computation divides these alone.
 
     A position in blocks of packed codes is affine in the number of the block, the code's byte and its place in the byte, and not
@@ -250,7 +250,7 @@ def divided(primitives: Graph, with_small: bool, size: int, others: int) -> tupl
 
     Args:
         primitives: The computation.
-        with_small: Whether axes of smaller arrays are divided too, each of whose elements belongs to as many neighbours:
+        also_small: Whether axes of smaller arrays are divided too, each of whose elements belongs to as many neighbours:
             scales of blocks that are themselves unpacked.
         size: Elements along these axes, at least 1.
         others: Elements along the other axes, at least 1.
@@ -259,7 +259,7 @@ def divided(primitives: Graph, with_small: bool, size: int, others: int) -> tupl
     for node in primitives.nodes:
         for type in node.types:
             repeats, remainder = divmod(size * others, max(type.size.__index__(), 1))
-            if repeats > 1 and (remainder or not with_small):
+            if repeats > 1 and (remainder or not also_small):
                 continue  # repeated along these axes, which it does not divide
             for part in accumulate(reversed(type.static_shape), mul, initial=repeats):
                 ends.update(n for n in (part, part // others if part % others == 0 else 1) if n)
