@@ -19,6 +19,7 @@ BOUNDED = {
     "graphs are nested at most MOST_NESTED deep (ir/graph), and each level is one round of these": {
         "rlx_core/ir/bind.py": "bind check_guards _bound_node bind_op _places _bound _with_bound",
         "rlx_core/ir/encoding.py": "Encoder.value Encoder._object Encoder.op Encoder.graph Encoder._node",
+        "rlx_core/ir/forms.py": "RecordForms.write RecordForms._read",
         "rlx_core/ir/graph/program.py": "ops_inside symbols_inside _in_each",
         "rlx_core/ir/hir.py": "has_blocks",
         "rlx_core/ir/mesh.py": "named_axes nodes_over",

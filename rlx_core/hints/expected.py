@@ -214,11 +214,15 @@ ELSEWHERE: Final[dict[str, str]] = {
     ),
     **_each(
         "float8_e4m3fn float8_e5m2 float8_e4m3 float4_e2m1fn int4 uint4 int2 uint2",
-        "there is no such element type; the smallest are rlx.f16, rlx.bf16, rlx.i8 and rlx.u8",
+        "there is no such element type; rlx.quantization has schemes of weights with such codes",
     ),
     **dict.fromkeys(
-        ("quantize", "dequantize", "fake_quantize", "quantize_per_tensor", "quantization"),
-        "there is no function for it: rlx.clip(rlx.round(x / scale), -128, 127), and rlx.astype to i8; ONNX files keep theirs",
+        ("quantize", "dequantize", "quantize_per_tensor"),
+        "rlx.quantization.quantize(weight, scheme); other arrays: rlx.clip(rlx.round(x / scale), -128, 127), then rlx.astype",
+    ),
+    **dict.fromkeys(
+        ("fake_quantize",),
+        "there is no function for it: rlx.straight_through(rlx.round(x / scale) * scale, x) has the gradient of x",
     ),
     "config": "options are arguments: rlx.jit(f, config={...})",
     "enable_x64": "64-bit arrays stay 64-bit: there is nothing to enable",

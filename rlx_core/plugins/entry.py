@@ -19,7 +19,6 @@ from attrs import Factory, field
 from rlx_core.contributions.references import import_address
 from rlx_core.errors import Fact, PluginError
 from rlx_core.hooks import API_VERSION
-from rlx_core.ir.forms import NOT_STORED
 from rlx_core.system.records import frozen
 
 CORE: Final = "rlx-core"
@@ -58,7 +57,7 @@ class PluginEntry:
     requires: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
     file: str = ""
-    plugin: object = field(default=None, eq=False, repr=False, metadata={NOT_STORED: True})
+    plugin: object = field(default=None, eq=False, repr=False)
     origin: PluginOrigin = field(
         default=Factory(
             lambda self: PluginOrigin.INSTALLED if self.plugin is None else PluginOrigin.GIVEN, takes_self=True

@@ -14,11 +14,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import asdict
+from attrs.filters import exclude
 
 from rlx_core.errors import CacheError, nearest
 from rlx_core.hooks import API_VERSION
-from rlx_core.ir.forms import RecordForms, need, plain_form
 from rlx_core.plugins.entry import CORE, PluginEntry, PluginOrigin, builtin_entry, normalized
 from rlx_core.system.private import cache_directory, is_abandoned, is_temporary, own_directory, read_own, write_own
 from rlx_core.system.records import frozen
@@ -42,9 +44,6 @@ class PluginIndex:
 
     entries: tuple[PluginEntry, ...]
     faults: tuple[str, ...] = ()
-
-
-_FORMS: Final = RecordForms({PluginOrigin: plain_form(lambda form, what: need(form, str, what))})
 
 
 def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = None) -> PluginIndex:
@@ -219,14 +218,24 @@ def read(file: Path) -> PluginIndex | None:
             return None
         if any(stamp(source) != when for source, when in content["sources"].items()):
             return None
-        return _FORMS.read(content, PluginIndex, "index")
+        return PluginIndex(tuple(entry_from(row) for row in content["entries"]), tuple(map(str, content["faults"])))
     except (OSError, CacheError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
+def entry_from(row: dict[str, Any]) -> PluginEntry:
+    """Return one entry of a cached index; a field of the wrong type makes the whole index unreadable."""
+    row = {**row, "requires": tuple(row["requires"]), "others": tuple(row["others"]), "when": tuple(row["when"])}
+    texts = ("name", "module", "distribution", "version", "file")
+    if not all(isinstance(row[label], str) for label in texts):
+        raise TypeError("index: a field is not text")
+    return PluginEntry(**row)
+
+
 def write(file: Path, index: PluginIndex, sources: dict[str, int | None]) -> None:
     """Write an index to the cache; a failure only costs the next process a scan."""
-    content = json.dumps({"key": file.stem, **_FORMS.write(index, PluginIndex), "sources": sources})
+    rows = [asdict(entry, filter=exclude("plugin"), recurse=False) for entry in index.entries]
+    content = json.dumps({"key": file.stem, "entries": rows, "faults": index.faults, "sources": sources})
     with contextlib.suppress(OSError, CacheError):
         own_directory(file.parent)
         write_own(file, content.encode())

@@ -219,10 +219,9 @@ class PlannedProgram(Program):
                     with nullcontext() if profile is None else profile.timing(part.step):
                         transferred += part.run(frame, on_host)
                 if guard is not None:
-                    number, next_parts = part.steps[-1], self.parts[index + 1 : index + 2]
-                    following = (
-                        next_parts[0].steps[0] if next_parts else number + 1
-                    )  # steps without elements are no parts
+                    number, is_last = part.steps[-1], index + 1 == len(self.parts)
+                    # Steps without elements are no parts.
+                    following = number + 1 if is_last else self.parts[index + 1].steps[0]
                     results = started.results.returned.values()
                     guard.after(number, following, frame, results, self.compiled.unused_scratch(frame, number))
         return transferred

@@ -17,6 +17,7 @@ from seeded import (
     wrong_ranges,
     wrong_rewrites,
     wrong_rules,
+    wrong_schemes,
 )
 from seeded.seeds import RIGHT, Seed
 
@@ -38,6 +39,7 @@ MODULES = (
     wrong_kernels,
     wrong_ranges,
     wrong_rewrites,
+    wrong_schemes,
 )
 SEEDS = [seed for module in MODULES for seed in module.SEEDS.found]
 LAWS: dict[str, Callable[..., None]] = {
