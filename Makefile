@@ -67,7 +67,7 @@ examples: $(VENV)/.examples ## Run every example: each ends in a picture or text
 
 VERSION := import sys; print("%d.%d" % sys.version_info[:2])
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -rs --ignore tests/oracle tests plugins
-CASES ?= 3
+CASES ?= 2
 test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick: each op, law and error (at most 6 minutes on 2 cores)
 	$(PYTEST) -m "not slow" --cases $(CASES) --rlx-samples=one
 

@@ -9,6 +9,7 @@ import pytest
 HOW = {"generated", "structured", "library", "host", "view", "decomposed", "absent"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("rlx_cpu", "llvmlite")),
     reason="it asks for native kernels: rlx-cpu or llvmlite is not installed",
@@ -32,6 +33,7 @@ def test_every_op_has_a_way_or_a_reason_on_every_target(acme) -> None:
     assert ops["rlx.stop_gradient"]["cpu"]["how"] == "view"
 
 
+@pytest.mark.slow
 def test_the_table_has_a_letter_for_each_and_says_why_there_is_none(acme) -> None:
     """The toy target has kernels for two ops, the first of which takes only one of its samples."""
     said = acme("ops", "--targets", "acme").out

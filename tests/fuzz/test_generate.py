@@ -13,6 +13,7 @@ from functools import cache
 
 import attrs
 import numpy as np
+import pytest
 
 from rlx_core.ir.graph import Constant, Graph, Node
 from rlx_core.ir.interpret import interpret
@@ -59,6 +60,7 @@ def test_a_seed_means_one_program_in_every_process() -> None:
     assert found == {digest(10)}
 
 
+@pytest.mark.slow
 def test_nearly_every_op_takes_part() -> None:
     """400 programs leave out by chance a few of 200 ops, and by rule those that draw random numbers."""
     used = {node.op.name for program in programs() for node in program.graph.nodes}

@@ -85,6 +85,7 @@ def test_every_handler_is_in_the_table(system: str) -> None:
 
 def test_an_operation_has_one_handler(system: str) -> None:
     table, name = loaded(IMPORTERS[system][0]), IMPORTERS[system][2]
+    assert name in table, "the table is loaded"
     with pytest.raises(ConfigError, match=rf"operation {re.escape(name)} has two handlers"):
         table.register(name)(len)
 

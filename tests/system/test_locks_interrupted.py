@@ -120,6 +120,7 @@ def test_a_lock_is_not_taken_away_from_a_function_that_goes_on():
     assert order == ["held", "taken"]
 
 
+@pytest.mark.slow
 def test_no_generator_gives_a_value_while_it_has_a_lock():
     """Its frame would not be among the calls of its thread, and the lock would be taken away."""
     root = Path(__file__).parents[2]

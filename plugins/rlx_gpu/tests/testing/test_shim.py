@@ -9,7 +9,7 @@ import pytest
 
 from rlx_core.device.driver import At
 from rlx_core.errors import DeviceUnavailableError, KernelBuildError, OutOfMemoryError
-from rlx_gpu.testing.shim.compiler import Compiler, compiler
+from rlx_gpu.testing.shim.compiler import NAMES, Compiler, compiler
 from rlx_gpu.testing.shim.dialects import CUDA_DIALECT, METAL_DIALECT
 from rlx_gpu.testing.shim.driver import ShimBuffer, ShimDriver
 
@@ -211,8 +211,12 @@ def test_every_compiler_makes_the_same(command: tuple[str, ...], monkeypatch: py
         if importlib.util.find_spec("ziglang") is None:
             pytest.skip("needs ziglang: python -m pip install ziglang")
         command = (sys.executable, *command[1:])
-    elif shutil.which(command[0]) is None:
-        pytest.skip(f"needs {command[0]}: apt-get install {command[0]}")
+    else:
+        versions = (name for name in NAMES if name.startswith(f"{command[0]}-"))
+        names = [name for name in (command[0], *versions) if shutil.which(name)]
+        if not names:
+            pytest.skip(f"needs {command[0]}: apt-get install {command[0]}")
+        command = (names[0], *command[1:])
     made = Compiler(command, str(command)).shared_object(CUDA_DIALECT.as_cpp(KERNELS)[0])
     driver = ShimDriver(CUDA_DIALECT, "shim:0")
     x, y = buffers(driver, 256, 256)

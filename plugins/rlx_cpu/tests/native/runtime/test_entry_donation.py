@@ -129,6 +129,7 @@ def test_a_call_that_raises_has_donated_its_arguments() -> None:
         assert p.is_donated
 
 
+@pytest.mark.slow
 def test_donating_leaves_no_reference_behind() -> None:
     fast = opened(jitted(lambda p, q: (p + q, rlx.sum(q)), donate=("p", "q")), G, G)
     entry = fast.executables[0].entry_cell.entry

@@ -16,6 +16,7 @@ import rlx_core as rlx
 pytestmark = pytest.mark.usefixtures("without_poison")
 
 
+@pytest.mark.slow
 def test_reference_counts_are_what_they_were() -> None:
     fast = opened(jitted(step, donate="p"), np.ones(8, "f4"), np.ones(8, "f4"))
     exp = opened(jitted(lambda x: (rlx.exp(x), x)), X)
@@ -59,6 +60,7 @@ def test_calls_leave_no_memory_behind() -> None:
     assert resident() - before < 16 << 20
 
 
+@pytest.mark.slow
 def test_an_entry_keeps_what_it_needs_and_no_more() -> None:
     fast = jitted(lambda x: rlx.exp(x) @ W)
     expected = np.copy(fast(X))

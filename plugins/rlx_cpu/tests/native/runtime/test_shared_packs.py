@@ -51,6 +51,7 @@ def test_arrays_that_can_be_written_to_have_copies_of_their_own() -> None:
     assert not np.shares_memory(packed(third)[0], packed(fourth)[0])
 
 
+@pytest.mark.slow
 def test_packed_copies_are_freed_with_the_last_program() -> None:
     w = weight()
 
@@ -64,6 +65,7 @@ def test_packed_copies_are_freed_with_the_last_program() -> None:
     assert copies() == 0
 
 
+@pytest.mark.slow
 def test_other_weights_of_the_same_place_are_packed_anew() -> None:
     """The identity of an array may come again once it is gone, and then belongs to other elements."""
     for seed in range(8):
