@@ -11,19 +11,17 @@ from rlx_core.ops.bitwise import bitwise_and, bitwise_left_shift, bitwise_or, bi
 from rlx_core.ops.selection import where
 
 
-def shifted(codes: Any, bits: int, axis: int = -2, count: int | None = None) -> Any:
+def shifted(codes: Any, bits: int, axis: int = -2) -> Any:
     """Return all codes of `bits` bits that lie in each byte, on a new axis: the lowest bits first.
 
     Args:
         codes: `u8[...]`.
         axis: The new axis, -2 or -1 of the result: byte by byte if it is the last.
-        count: Codes of a byte; by default `8 / bits`.
     """
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:count]
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
     inner = axis == -1
     spread = codes[..., None] if inner else codes[..., None, :]
-    mask = codes.dtype.type(2**bits - 1) if isinstance(codes, np.ndarray) else np.uint8(2**bits - 1)
-    return bitwise_and(bitwise_right_shift(spread, shifts if inner else shifts[:, None]), mask)
+    return bitwise_and(bitwise_right_shift(spread, shifts if inner else shifts[:, None]), np.uint8(2**bits - 1))
 
 
 def flat(x: Any, axes: int) -> Any:

@@ -1,4 +1,4 @@
-"""Schemes by name, and by their number in GGUF files."""
+"""Schemes by name, from all plugins."""
 
 from __future__ import annotations
 

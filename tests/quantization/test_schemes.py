@@ -122,7 +122,7 @@ def test_what_has_no_codes_is_refused(
 
 
 @frozen
-class Halves(Scheme):
+class HalfNumbers(Scheme):
     """A scheme of a plugin: f16 numbers."""
 
     block: int | None = 16
@@ -140,7 +140,7 @@ class Halves(Scheme):
 
 
 @frozen
-class Misstated(Halves):
+class Misstated(HalfNumbers):
     """A scheme whose fields have another dtype than it states."""
 
     name: ClassVar[str] = "acme.misstated"
@@ -160,14 +160,14 @@ def host_with(*records: SchemeSpec) -> PluginHost:
 
 def test_a_plugin_adds_a_scheme() -> None:
     values = RNG.standard_normal((2, 32)).astype(np.float32)
-    array = quantize(values, "acme.halves", host=host_with(SchemeSpec("acme.halves", Halves)))
+    array = quantize(values, "acme.halves", host=host_with(SchemeSpec("acme.halves", HalfNumbers)))
     assert np.array_equal(array.dequantize(), values.astype(np.float16).astype(np.float32))
     for name in (
         "test_scheme_represents_values",
         "test_decoding_compiled_is_decoding",
         "test_bytes_of_a_file_are_kept",
     ):
-        getattr(Schemes(), name)(Halves)
+        getattr(Schemes(), name)(HalfNumbers)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_plugin_adds_a_scheme() -> None:
     [
         (SchemeSpec("acme.halves", "math:pi"), "no Scheme"),
         (SchemeSpec("acme.halves", Scheme), "lacks decode, encode, fields"),
-        (SchemeSpec("acme.halves", Halves, ggml_id=99), "unlike its record"),
+        (SchemeSpec("acme.halves", HalfNumbers, ggml_id=99), "unlike its record"),
         (SchemeSpec("acme.halves", "nowhere_to_be_found:X"), "nowhere_to_be_found"),
     ],
 )
@@ -191,7 +191,7 @@ def test_fields_that_are_not_as_stated_are_an_error() -> None:
 
 def test_the_laws_detect_a_scheme_that_loses_values() -> None:
     @frozen
-    class Zeros(Halves):
+    class Zeros(HalfNumbers):
         def encode(self, values: np.ndarray) -> Mapping[str, np.ndarray]:
             return {"halves": np.zeros(values.shape, np.float16)}
 
