@@ -68,8 +68,9 @@ examples: $(VENV)/.examples ## Run every example: each ends in a picture or text
 VERSION := import sys; print("%d.%d" % sys.version_info[:2])
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -rs --ignore tests/oracle tests plugins
 CASES ?= 2
+QUICK_MARKS := not slow and not medium
 test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick: each op, law and error (at most 6 minutes on 2 cores)
-	$(PYTEST) -m "not slow" --cases $(CASES) --rlx-samples=one
+	$(PYTEST) -m "$(QUICK_MARKS)" --cases $(CASES) --rlx-samples=one
 
 # What is slow of these runs in `make test-devices`, and nowhere else.
 ON_DEVICES := tests/device $(wildcard $(patsubst %,%/tests,plugins/rlx_gpu $(DEVICES) $(BARE)))
@@ -97,7 +98,7 @@ stubs: $(VENV)/.test ## Write rlx_core/__init__.pyi and docs/reference, after a 
 
 ENTRIES := $(wildcard plugins/rlx_cpu/tests/native/runtime/test_entry*.py) # what depends on the interpreter most
 test-python: $(VENV)/.test ## A case of most quick tests, for another Python: make test-python PYTHON=python3.13 VENV=.venv-3.13
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cases 1 $(addprefix --ignore=tests/,oracle fuzz testing test_laws.py) tests $(ENTRIES)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "$(QUICK_MARKS)" --cases 1 $(addprefix --ignore=tests/,oracle fuzz testing test_laws.py) tests $(ENTRIES)
 
 VERSIONS ?= 3.11 3.12 3.13
 test-pythons: $(VENV)/.python ## The same with each of the other supported Pythons that is installed; VERSIONS=3.13: with this one

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from .source_trees import parsed, statements
+
 pytestmark = pytest.mark.every_case
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +77,7 @@ def part_of(path: Path) -> str:
 def imported_parts(path: Path) -> set[str]:
     """The parts of rlx_core that a module imports, at its top or inside a function."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(parsed(path)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rlx_core"):
             names = [node.module] if node.module != "rlx_core" else [f"rlx_core.{a.name}" for a in node.names]
         elif isinstance(node, ast.Import):
@@ -110,7 +112,9 @@ def imports(tree: ast.AST, is_late: bool = False) -> Iterator[tuple[ast.Import |
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node, is_late
-        elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+        elif not isinstance(node, ast.expr) and not (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        ):
             yield from imports(node, is_late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
@@ -120,14 +124,15 @@ def module_graph(paths: Iterable[Path]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for name, path in files.items():
         found: set[str] = set()
-        tree = ast.parse(path.read_text())
+        tree, text = parsed(path), path.read_text(encoding="utf-8")
         for node, _ in imports(tree):
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif node.module:
                 found |= {s if (s := f"{node.module}.{alias.name}") in files else node.module for alias in node.names}
         packages = {each.rpartition(".")[2]: each for each in found}
-        for node in ast.walk(tree):
+        attributes = {f"{packages[a]}.{b}" for a, b in re.findall(r"\b(\w+)\.(\w+)", text) if a in packages}
+        for node in ast.walk(tree) if attributes & files.keys() - found else ():
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
                 found.add(f"{packages[node.value.id]}.{node.attr}")
         graph[name] = found & files.keys() - {name}
@@ -200,7 +205,7 @@ def test_an_import_inside_a_function_says_why() -> None:
         if part_of(path) in ("cli", "testing"):
             continue
         lines = path.read_text().splitlines()
-        late = {n.lineno: n for n, is_late in imports(ast.parse("\n".join(lines))) if is_late}
+        late = {n.lineno: n for n, is_late in imports(parsed(path)) if is_late}
         for number, node in late.items():
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
             is_first = not any(n.end_lineno == number - 1 for n in late.values())
@@ -363,7 +368,7 @@ def test_the_core_imports_no_plugin_and_no_shared_library() -> None:
     imported = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in modules()
-        for node, _ in imports(ast.parse(path.read_text(encoding="utf-8")))
+        for node, _ in imports(parsed(path))
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
         if name.partition(".")[0] in plugins
     ]
@@ -372,11 +377,7 @@ def test_the_core_imports_no_plugin_and_no_shared_library() -> None:
 
 def string_constants(path: Path) -> list[str]:
     """Strings that the program uses; docstrings are for people."""
-    return [
-        n.value
-        for n in ast.walk(ast.parse(path.read_text()))
-        if isinstance(n, ast.Constant) and isinstance(n.value, str)
-    ]
+    return [n.value for n in ast.walk(parsed(path)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
 
 
 DOORS = {

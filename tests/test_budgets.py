@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from .source_trees import parsed, statements
+
 pytestmark = pytest.mark.every_case
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +41,7 @@ def sources() -> Mapping[str, ast.Module]:
     roots = [ROOT, *ROOT.glob("plugins/*/src")]
     paths = [(root, path) for root in roots for path in root.glob("rlx_*/**/*.py") if not path.name.startswith("test_")]
     return {
-        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_bytes())
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): parsed(path)
         for root, path in paths
     }
 
@@ -49,7 +51,7 @@ def class_names() -> dict[str, list[str]]:
     """The modules that define a class of each name, nested classes included."""
     defined: dict[str, list[str]] = {}
     for module, tree in sources().items():
-        for node in ast.walk(tree):
+        for node in statements(tree):
             if isinstance(node, ast.ClassDef):
                 defined.setdefault(node.name, []).append(module)
     return defined
@@ -58,7 +60,7 @@ def class_names() -> dict[str, list[str]]:
 def imported(module: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
     """The module and the name of everything that a module imports from the tree by `from … import …`."""
     is_package = any(other.startswith(f"{module}.") for other in sources())
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.ImportFrom):
             parts = module.split(".")
             base = parts[: len(parts) - node.level + is_package] if node.level else []

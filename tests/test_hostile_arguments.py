@@ -63,6 +63,7 @@ def untyped(names: list[str], hostile: list[Any]) -> list[str]:
     return found
 
 
+@pytest.mark.medium
 def test_no_public_function_ends_in_an_error_from_inside():
     assert untyped(list(functions()), FEW[::4]) == []
 

@@ -72,6 +72,7 @@ def test_a_module_that_is_being_imported_is_named(tmp_path, monkeypatch, asking)
         __import__("half_done")
 
 
+@pytest.mark.medium
 def test_names_of_rlx_are_whole_or_absent_whichever_module_has_no_memory():
     """While `rlx.jit` is imported for the first time, memory is out at one module after another; then it is there."""
     program = """

@@ -100,6 +100,7 @@ def test_a_layer_is_its_recurrence(layer: Any, meaning: Any, given: tuple[np.nda
         assert_allclose(mine, exact, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("layer", "meaning", "given", "options"), LAYERS)
 def test_its_gradient_is_that_of_small_differences(layer: Any, meaning: Any, given: Any, options: Any) -> None:
     """Along one random direction through all operands and results, in float64."""

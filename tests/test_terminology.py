@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from .source_trees import parsed, statements
+
 ROOT = Path(__file__).parents[1]
 
 PROSE = re.compile(
@@ -158,7 +160,7 @@ def prose(path: Path) -> Iterator[str]:
         return
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
-    for node in ast.walk(ast.parse(text)):
+    for node in (parsed(path), *statements(parsed(path))):
         body = getattr(node, "body", None)
         for each in body if isinstance(body, list) else ():
             if (
@@ -170,7 +172,7 @@ def prose(path: Path) -> Iterator[str]:
 
 
 def assigned(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.arg):

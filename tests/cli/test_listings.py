@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+import pytest
+
 import rlx_core
 from rlx_core.ops import standard_ops
 from rlx_core.ops.families import FAMILIES
@@ -44,6 +46,7 @@ def test_a_derived_rule_is_a_small_letter_and_a_missing_one_a_dot(acme) -> None:
     assert "·VJBR" in acme("ops", "rlx.ex*").out
 
 
+@pytest.mark.medium
 def test_ops_stand_under_their_families_with_their_names_in_python(acme) -> None:
     out = acme("ops", "rlx.cum*").out
     assert out.startswith("cumulative · rlx\n")

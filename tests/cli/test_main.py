@@ -213,6 +213,7 @@ def process(*words: str, place: Path, code: str = "from rlx_core.cli.main import
     return ran.returncode, ran.stdout, ran.stderr
 
 
+@pytest.mark.medium
 def test_the_version_imports_neither_arrays_nor_tables(tmp_path) -> None:
     code = (
         "import sys\nfrom rlx_core.cli.main import app\n"

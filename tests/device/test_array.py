@@ -128,6 +128,7 @@ def test_putting_on_the_host_is_no_copy_and_putting_twice_neither() -> None:
     assert rlx.device_put(x, "fake:0", host=host) is x
 
 
+@pytest.mark.medium
 def test_devices_are_listed_by_what_to_write_as_target() -> None:
     host = fake_host()
     assert [d.target for d in rlx.devices("fake", host=host)] == ["fake:0", "fake:1"]

@@ -79,6 +79,7 @@ def test_what_is_passed_whole_is_not_given_out_as_a_part_of_something() -> None:
     assert mine.block(100, "words", is_apart=True).buffer is words
 
 
+@pytest.mark.medium
 def test_a_block_that_goes_in_a_cycle_gives_back_a_buffer_that_lives() -> None:
     """The collector finalises a whole cycle before any of it goes, so a buffer that releases itself then must not be of it."""
 

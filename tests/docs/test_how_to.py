@@ -98,6 +98,7 @@ def obeys(
     return len(chosen)
 
 
+@pytest.mark.medium
 def test_the_backend_of_the_page_obeys_the_law_at_every_size_and_rank(run_page: Callable[[str], Any]) -> None:
     """Sizes of 0 have no place in the arena, and arrays of rank 0 keep it."""
     page = run_page("how-to/add-a-backend.md")
@@ -173,6 +174,7 @@ def test_a_program_is_saved_and_sent_as_the_page_says(run_page: Callable[[str], 
     run_page("how-to/save-and-send.md")
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not HAS_NATIVE_CODE, reason="the page is about what native code writes in place")
 def test_a_model_is_trained_as_the_page_says(run_page: Callable[[str], Any]) -> None:
     run_page("how-to/train.md")

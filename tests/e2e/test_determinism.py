@@ -148,6 +148,7 @@ def compilations() -> list[dict[str, object]]:
     return found
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("what", ["hash", "plan", "fingerprint", "lir", "kernels", "report"])
 def test_no_order_of_installation_and_no_hash_seed_changes(compilations: list[dict[str, object]], what: str) -> None:
     first, *others = [each[what] for each in compilations]

@@ -94,6 +94,7 @@ def run(site: Path, program: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.medium
 def test_a_function_that_needs_two_of_a_hundred_plugins_imports_those_two(site: Path) -> None:
     imported = '["rlx_cpu.plugin", "used_ops", "used_plugin"]'
 

@@ -26,6 +26,7 @@ def uncached(function: Any, host: Any) -> Executable:
     return Executable(compile_graph(rlx.trace(function, X), target="fake", host=host))
 
 
+@pytest.mark.medium
 def test_an_array_keeps_its_queue_and_goes_with_it() -> None:
     """Nobody has the host, the program or the device any more; the result can still be read, and then nothing is left."""
     drivers: list[FakeDriver] = []
@@ -141,6 +142,7 @@ def test_two_devices_have_memory_and_queues_of_their_own() -> None:
     np.testing.assert_array_equal(fs[1](X), np.exp(X))
 
 
+@pytest.mark.medium
 def test_programs_share_what_others_gave_back(bench: Any) -> None:
     first = uncached(lambda x: rlx.exp(x), bench.host)
     for _ in range(3):

@@ -69,6 +69,7 @@ def run(program: str, nbytes: int, folder: Path) -> None:
     assert left == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("nbytes", [0, 1, 4096, 100_000])
 @pytest.mark.parametrize("name", ["a.safetensors", "a.rlx", pytest.param("a.rlxpack", marks=needs_code)])
 def test_what_cannot_be_saved_leaves_the_old_file(name: str, nbytes: int, tmp_path: Path) -> None:
@@ -76,6 +77,7 @@ def test_what_cannot_be_saved_leaves_the_old_file(name: str, nbytes: int, tmp_pa
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["cache", name])
 
 
+@pytest.mark.medium
 @needs_code
 def test_a_package_that_does_not_fit_is_not_there(tmp_path: Path) -> None:
     program = """
@@ -92,6 +94,7 @@ else:
     assert [each.name for each in tmp_path.iterdir()] == ["cache"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("nbytes", [0, 60, 1000])
 def test_programs_are_compiled_without_their_cache(nbytes: int, tmp_path: Path) -> None:
     """Then again in a process with space, which finds no part of an entry."""

@@ -97,6 +97,7 @@ def test_arrays_are_read_only_views_of_one_mapping(tmp_path):
     assert max(starts) - min(starts) < spread, "they lie in one mapping"
 
 
+@pytest.mark.medium
 def test_an_array_keeps_the_file_mapped(tmp_path):
     save_safetensors(tmp_path / "a.safetensors", ARRAYS)
     kept = load_safetensors(tmp_path / "a.safetensors")["f64"]

@@ -99,6 +99,7 @@ def test_a_flag_that_changes_back_finds_its_trace():
     assert len(gradient.executables) == 2
 
 
+@pytest.mark.medium
 def test_traces_and_programs_that_are_kept_have_a_limit():
     k = 0.0
     gradient = rlx.grad(lambda x: rlx.sum(x) * k)

@@ -53,6 +53,7 @@ def model():
     return params, x, plain, value, gradients
 
 
+@pytest.mark.medium
 def test_a_deep_model_needs_less_memory_and_has_the_same_bits(model):
     params, x, plain, value, gradients = model
     again = loss_with(rlx.checkpoint(layer))

@@ -167,6 +167,7 @@ def test_batches_are(function: Any, plain: Any, axes: tuple[int | None, ...]) ->
     same(rlx.vmap(rlx.grad(function), in_axes=axes), rlx.vmap(rlx.grad(plain), in_axes=axes), *batch)
 
 
+@pytest.mark.medium
 @PAIR
 def test_compiled_programs_compute_the_same(function: Any, plain: Any) -> None:
     given = [a.astype(f32) for a in ARGUMENTS]

@@ -47,6 +47,7 @@ def inside(graph: Graph, depth: int = 0) -> Iterator[tuple[int, Node]]:
                 yield from inside(value, depth + 1)
 
 
+@pytest.mark.medium
 def test_a_seed_means_one_program_in_every_process() -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); from test_generate import digest; print(digest(10))"
     found = {
@@ -69,6 +70,7 @@ def test_nearly_every_op_takes_part() -> None:
     assert len(able - used) <= len(able) // 20, sorted(able - used)
 
 
+@pytest.mark.medium
 def test_programs_have_all_that_breaks_compilers() -> None:
     seen: Counter[str] = Counter()
     for program in programs():
@@ -126,6 +128,7 @@ def test_the_float64_value_is_finite_and_typed_evaluation_is_near_it() -> None:
         assert yardstick(program.graph, program.fed).complaint(interpret(program.graph, program.fed)) is None
 
 
+@pytest.mark.medium
 def test_the_yardstick_sees_a_result_that_is_off_by_a_little_too_much() -> None:
     for program in programs()[:100]:
         wanted = yardstick(program.graph, program.fed)

@@ -21,6 +21,7 @@ HOST = PluginHost([rlx_cpu.plugin])
 PROGRAMS, BATCH = 2000, 25  # batches, so that processes that share the tests share these
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
 def test_generated_programs_mean_on_the_cpu_what_they_mean_in_float64(first: int) -> None:
     for seed in range(first, first + BATCH):

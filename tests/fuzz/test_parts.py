@@ -33,6 +33,7 @@ def parts(count: int) -> Iterator[Part]:
             continue
 
 
+@pytest.mark.medium
 def test_a_part_in_its_loops_is_the_part_without_them() -> None:
     tried = 0
     for part in parts(80):

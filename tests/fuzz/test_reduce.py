@@ -60,6 +60,7 @@ def program() -> Generated:
     return Generated(graph, {n: rng.uniform(-1, 1, (5, 8)).astype("f4") for n in "xyw"}, {"x": 1})
 
 
+@pytest.mark.medium
 def test_a_planted_bug_is_reduced_to_its_one_node_and_kept(tmp_path: Path) -> None:
     host = PluginHost([rlx_cpu.plugin, Acme()])
     failing = program()

@@ -93,6 +93,7 @@ def test_a_distant_name_is_not_suggested(name: str) -> None:
     assert "did you mean" not in str(caught.value.hint)
 
 
+@pytest.mark.medium
 def test_every_part_of_rlx_is_reachable_in_a_fresh_process() -> None:
     parts = "debug fft linalg nn optim random special".split()  # noqa: SIM905
     text = f"import rlx_core as rlx; [getattr(rlx, n) for n in {parts!r}]; print(rlx.nn.__name__)"

@@ -135,6 +135,7 @@ print(fingerprint(b.finish([y]), context={{"s": frozenset("abcdef")}}))
 """
 
 
+@pytest.mark.medium
 def test_it_is_the_same_in_every_process_whatever_symbols_were_made_before():
     found = set()
     for seed, before in (("0", ""), ("1", "symbol('z'); symbol('m')"), ("77", "symbol('n')")):

@@ -158,6 +158,7 @@ def explicit(name: str) -> Callable[[Any], Any]:
 class TestDerivatives:
     """Next to the program with an explicit axis, whose derivatives are those of the standard reductions."""
 
+    @pytest.mark.medium
     @pytest.mark.parametrize("name", NUMPY)
     def test_vjp_jvp_and_second_derivatives_are_those_of_the_explicit_axis(self, name, rng):
         x, weights, along = (rng.normal(size=(4, 3)) for _ in range(3))
@@ -225,6 +226,7 @@ class TestDerivatives:
         np.testing.assert_allclose(tangent, jacobian @ t, rtol=1e-12)
         np.testing.assert_allclose(cotangent, jacobian.T @ t, rtol=1e-12)
 
+    @pytest.mark.medium
     def test_jacobians_inside_and_outside_of_the_mapping(self, rng):
         x = rng.normal(size=(3, 2))
 

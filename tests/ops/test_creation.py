@@ -64,6 +64,7 @@ def test_ranges_of_unknown_length() -> None:
             arange(0, N, 2)
 
 
+@pytest.mark.medium
 def test_both_ends_of_a_range_of_floats_are_exact() -> None:
     """0.1 + 2·0.1 is not 0.3, and ten steps of 0.1 are not 1."""
     assert linspace(0.1, 0.3, 3, dtype="f64")[-1] == 0.3

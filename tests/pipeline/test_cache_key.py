@@ -84,6 +84,7 @@ def write(folder: Path, where: str, factor: float) -> None:
     file.write_text(OPS.format(factor=factor))
 
 
+@pytest.mark.medium
 def test_an_edited_op_of_a_package_is_compiled_anew(tmp_path: Path) -> None:
     write(tmp_path, "acme_ops/__init__.py", 2.0)
     assert run(tmp_path) == "3.0 5.0 compiled"
@@ -93,6 +94,7 @@ def test_an_edited_op_of_a_package_is_compiled_anew(tmp_path: Path) -> None:
     assert run(tmp_path) == "11.0 21.0 compiled"
 
 
+@pytest.mark.medium
 def test_programs_with_an_op_of_a_lone_file_are_not_kept(tmp_path: Path) -> None:
     for factor, printed in ((2.0, "3.0 5.0 compiled"), (3.0, "4.0 7.0 compiled")):
         write(tmp_path, "acme_ops.py", factor)

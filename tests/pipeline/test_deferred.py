@@ -59,6 +59,7 @@ def test_a_deferred_pass_runs_where_one_of_its_ops_is(program, is_run: bool) -> 
     assert deferred.is_imported is is_run
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_pass_that_names_its_ops_changes_no_other_program(name: str) -> None:
     ops, made = frozenset(DECLARED[name]), REGISTRY.load("passes", name)()
@@ -78,6 +79,7 @@ def test_a_pass_that_names_its_ops_requires_no_more_than_lowered_programs(name: 
     assert not {*record.before, *record.after}
 
 
+@pytest.mark.medium
 def test_a_program_imports_no_pass_and_no_kernel_of_ops_that_it_has_not() -> None:
     code = """
 import sys

@@ -50,6 +50,7 @@ def meetings(steps: int, monkeypatch: pytest.MonkeyPatch) -> int:
     return len(calls)
 
 
+@pytest.mark.medium
 def test_memory_is_compared_among_neighbours_however_much_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = meetings(4, monkeypatch), meetings(16, monkeypatch)
     assert 0 < many < 4 * LESS_THAN_SQUARED / 2 * few

@@ -241,6 +241,7 @@ class TestHash:
             hashes.add(plan(PluginHost(entries).activate_all(), {}, target).hash)
         assert len(hashes) == 1
 
+    @pytest.mark.medium
     def test_it_is_the_same_for_every_hash_seed(self):
         program = (
             "from rlx_core.plugins import PluginHost; from rlx_core.pipeline.plan import resolve_plan;"

@@ -54,6 +54,7 @@ def test_every_message_is_in_the_words_of_its_events_facts():
         assert level in ("DEBUG", "INFO"), "nothing is seen where no handler is installed"
 
 
+@pytest.mark.medium
 def test_nothing_is_installed_and_nothing_is_seen_unless_a_program_asks():
     code = (
         "import logging, rlx_core as rlx, numpy as np\n"
@@ -145,6 +146,7 @@ def test_a_dump_is_not_written_through_another_users_link(tmp_path):
     assert not list((tmp_path / "aim").iterdir())
 
 
+@pytest.mark.medium
 def test_importing_kernels_is_not_charged_to_a_pass():
     code = (
         "import rlx_core as rlx\n"

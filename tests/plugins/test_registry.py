@@ -156,6 +156,7 @@ def test_the_hash_does_not_depend_on_the_order_of_registration(make):
     assert len(orders) == 1
 
 
+@pytest.mark.medium
 def test_the_hash_does_not_depend_on_the_hash_seed(site):
     site.install("acme", "@hookimpl\ndef rlx_ops(): return [OpSpec(n, 'math:exp') for n in {'acme.a', 'acme.b'}]")
     program = "from rlx_core.plugins import PluginHost; print(PluginHost(builtin=False).activate_all().hash)"

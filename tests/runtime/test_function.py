@@ -98,6 +98,7 @@ def test_numpy_scalars_vary_without_another_variant(traced):
     assert len(calls) == 1
 
 
+@pytest.mark.medium
 def test_many_variants_are_warned_of_with_the_reason():
     scaled = rlx.jit(lambda x, factor: x * factor)
     with warnings.catch_warnings(record=True) as caught:

@@ -230,6 +230,7 @@ def test_a_session_arrives_with_its_device_and_its_configuration():
     assert copy.deepcopy(again) is again
 
 
+@pytest.mark.medium
 def test_a_spawned_process_runs_compiled_and_jitted_functions(tmp_path, monkeypatch):
     (tmp_path / "a_module_of_functions.py").write_text(Path(travelling.__file__).read_text())
     monkeypatch.syspath_prepend(tmp_path)

@@ -115,6 +115,7 @@ NO_SECOND = {("betainc", 0), ("betainc", 1), ("gammainc", 0), ("gammaincc", 0)}
 """Whose first derivative is a loop, of which there is none in reverse."""
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", INSIDE)
 def test_derivatives_agree_with_differences(name: str) -> None:
     near = slice(0, 12)
@@ -147,6 +148,7 @@ def moved_tangents(given: list[np.ndarray], k: int) -> list[np.ndarray]:
     return [np.ones_like(v) if i == k else np.zeros_like(v) for i, v in enumerate(given)]
 
 
+@pytest.mark.medium
 def test_further_derivatives_by_parameters_of_loops_are_taken_forwards() -> None:
     def slope(a: Any) -> Any:
         return rlx.grad(lambda a: special.gammainc(a, np.float64(2.0)))(a)

@@ -41,6 +41,7 @@ def write_and_read(directory: str, seed: int) -> int:
     return wrong + disk.counts.rejected
 
 
+@pytest.mark.medium
 def test_several_processes_may_write_read_and_evict_at_once(tmp_path):
     directory = str(tmp_path / "cache")
     with multiprocessing.get_context("spawn").Pool(3) as pool:

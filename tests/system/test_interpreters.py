@@ -42,6 +42,7 @@ assert float(rlx.jit(lambda x: x + 1)(np.float32(1))) == 2
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("before", [True, False], ids=["imported before", "imported after"])
 def test_a_subinterpreter_is_refused_by_name(before: bool) -> None:
     program = PROGRAM.replace("BEFORE", str(before))

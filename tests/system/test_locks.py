@@ -373,6 +373,7 @@ FOREIGN_LOCKS = """
 FOREIGN_MODULES = "import logging, concurrent.futures.thread, multiprocessing.pool"
 
 
+@pytest.mark.medium
 @POSIX
 @pytest.mark.parametrize(
     ("before", "after"), [(FOREIGN_MODULES, ""), ("", FOREIGN_MODULES)], ids=["imported-before", "imported-after"]

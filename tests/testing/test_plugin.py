@@ -73,6 +73,7 @@ def laws(folder: Path, *options: str, workers: bool = False) -> subprocess.Compl
     )
 
 
+@pytest.mark.medium
 def test_a_third_party_runs_the_laws_over_its_own_ops_and_backend(tmp_path: Path) -> None:
     (tmp_path / "acme_ops.py").write_text(OPS)
     ran = laws(tmp_path, "--rlx-plugin=acme_ops", "--rlx-backend=acme_ops:run")
@@ -207,6 +208,7 @@ def test_every_op_is_varied_from_each_way_of_calling_it() -> None:
     assert [str(p) for p in bases(programs((Twice,)))] == [str(programs((Twice,))[0])]
 
 
+@pytest.mark.medium
 def test_files_that_are_skipped_whole_are_none_of_the_laws(tmp_path: Path) -> None:
     (tmp_path / "test_absent.py").write_text("import pytest\npytest.skip('absent', allow_module_level=True)\n")
     (tmp_path / "test_there.py").write_text("def test_it(): pass\n")

@@ -138,5 +138,6 @@ def test_dead_nodes_are_not_differentiated(graph_of):
     assert [n.op.name for n in found.nodes].count("rlx.exp") == 1
 
 
+@pytest.mark.medium
 def test_a_long_chain_needs_no_recursion_and_stays_linear(long_chain):
     assert len(jvp_graph(long_chain, ["x"]).nodes) <= 6 * len(long_chain.nodes)

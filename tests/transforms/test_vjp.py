@@ -233,6 +233,7 @@ def test_an_operand_read_twice_gets_both_contributions(graph_of, run):
     assert run(grad(graph, ["x"], seed="one"), 3.0) == [6.0]
 
 
+@pytest.mark.medium
 def test_a_long_chain_needs_no_recursion_and_stays_linear(long_chain):
     assert len(grad_with_loss(long_chain, ["x"]).nodes) <= 6 * len(long_chain.nodes)
 

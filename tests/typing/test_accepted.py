@@ -22,6 +22,7 @@ def accepted() -> ModuleType:
     return module
 
 
+@pytest.mark.medium
 def test_the_programs_that_type_checkers_accept_run(accepted: ModuleType) -> None:
     assert accepted.train() > 0  # the loss before the last step, beside the one after it
     assert accepted.derivatives() == [(3, 2), (2, 3), (3,), (2, 2)]

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import json, sys
 import numpy as np
@@ -23,6 +25,7 @@ MAKERS = {"standard", "printer", "microkernel", "fuse", "recognise"}
 """Modules, by the last part of their names, that are imported to fuse, to emit and to print."""
 
 
+@pytest.mark.medium
 def test_a_program_from_the_cache_imports_nothing_that_makes_code(tmp_path: Path) -> None:
     found = []
     for _ in range(2):

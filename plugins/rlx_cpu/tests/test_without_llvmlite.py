@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BLOCKED = """
 import sys
 
@@ -62,6 +64,7 @@ def run(code: str, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.medium
 def test_a_program_trains_with_numpy_and_refuses_native_code_with_the_reason() -> None:
     value, gradient, kernels, refused, is_imported = json.loads(run(PROGRAM))
 
@@ -74,6 +77,7 @@ def test_a_program_trains_with_numpy_and_refuses_native_code_with_the_reason() -
     assert not is_imported
 
 
+@pytest.mark.medium
 def test_rlx_doctor_says_that_the_native_tier_is_missing(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     found = run(COMMAND, "doctor", RLX_CACHE_DIR=str(tmp_path))

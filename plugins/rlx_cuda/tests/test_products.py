@@ -182,6 +182,7 @@ def test_rows_of_a_product_with_a_slope_are_added_up_by_the_library(
     assert library.asked == [(208, 1)]
 
 
+@pytest.mark.medium
 def test_biases_alone_are_trained_by_the_librarys_sums(driven: PluginHost, library: FakeCublasLt) -> None:
     given = [drawn("f32", *shape) for shape in ((8, 16), (16,), (16, 4), (4,), (2, 6, 8))]
     gradient = rlx.grad(loss_of_two_layers, argnums=(1, 3))
@@ -236,6 +237,7 @@ def test_a_training_step_keeps_the_argument_of_gelu_and_multiplies_by_its_slope(
     assert kept == ({164, 192} if hidden % 8 == 0 else set()), "what is kept has columns of multiples of 8"
 
 
+@pytest.mark.medium
 def test_a_whole_step_of_training_leaves_gradients_to_the_library(driven: PluginHost, library: FakeCublasLt) -> None:
     def step(w1: Any, b1: Any, w2: Any, b2: Any, x: Any) -> Any:
         weights = w1, b1, w2, b2
@@ -257,6 +259,7 @@ def test_sums_and_results_of_f64_are_for_factors_of_f64(driven: PluginHost, libr
     assert not library.asked
 
 
+@pytest.mark.medium
 def test_products_are_in_the_graph_with_what_surrounds_them(
     driven: PluginHost, world: Any, library: FakeCublasLt
 ) -> None:

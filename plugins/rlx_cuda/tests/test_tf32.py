@@ -57,6 +57,7 @@ def test_a_number_that_is_none_or_infinite_stays_so(host: PluginHost) -> None:
     np.testing.assert_array_equal(found[3:], 1)
 
 
+@pytest.mark.medium
 def test_attention_and_its_gradient_are_rounded(host: PluginHost) -> None:
     q, k, v = (RNG.normal(size=(2, 33, 48)).astype(np.float32) for _ in range(3))
 

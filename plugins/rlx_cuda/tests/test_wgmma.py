@@ -60,6 +60,7 @@ def right() -> np.ndarray:
     return np.maximum(x @ w + b, 0) + r
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("small")
 def test_warpgroups_multiply_and_what_follows_is_computed_on_their_sums(host: PluginHost) -> None:
     f, plain = on(host, layer), on(host, rlx.matmul)
@@ -87,6 +88,7 @@ def test_other_products_are_what_they_are_without(host: PluginHost, x: Any, w: A
     assert "wgmma" not in str(f.report)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("small")
 def test_a_launch_asks_the_driver_before_it_takes_more_memory(driven: PluginHost, world: Any) -> None:
     import cupy

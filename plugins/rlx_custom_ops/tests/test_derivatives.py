@@ -37,6 +37,7 @@ class TestIdentities:
         a = draw(4, 4) + 3 * np.eye(4)
         np.testing.assert_allclose(gradient(linalg.logdet, a), np.linalg.inv(a).T, rtol=EXACT)
 
+    @pytest.mark.medium
     def test_a_sum_of_eigenvalues_has_the_identity(self, draw: Any) -> None:
         np.testing.assert_allclose(gradient(lambda a: total(linalg.eigh(a)[0]), draw(4, 4)), np.eye(4), atol=EXACT)
 

@@ -103,6 +103,7 @@ def driven(world: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Plugin
     return PluginHost([*others, PluginEntry("cuda", plugin=cuda), PluginEntry("linalg", plugin=rlx_custom_ops.plugin)])
 
 
+@pytest.mark.medium
 def test_a_program_and_its_gradient_run_on_the_device(driven: PluginHost) -> None:
     def loss(a: Any) -> Any:
         return rlx.sum(rlx.square(linalg.inverse(a))) + linalg.logdet(a) + rlx.sum(linalg.cholesky(a))

@@ -132,6 +132,7 @@ def test_the_examples_of_functions_run(name: str) -> None:
     assert found.failed == 0
 
 
+@pytest.mark.medium
 def test_the_readmes_examples_run(cpu: PluginHost) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     found: dict[str, Any] = {}

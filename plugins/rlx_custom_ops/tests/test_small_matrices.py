@@ -106,6 +106,7 @@ def expect_native(report: Any) -> None:
         assert absent not in str(report)
 
 
+@pytest.mark.medium
 @DTYPES
 @EVERY_CASE
 def test_every_size_is_what_the_eager_call_gives(case: Case, dtype: str) -> None:

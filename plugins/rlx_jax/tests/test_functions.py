@@ -40,6 +40,7 @@ def test_one_model_serves_all_sizes(params, rows) -> None:
     assert list(model.inputs) == ["x"]
 
 
+@pytest.mark.medium
 def test_it_trains_as_in_jax(params) -> None:
     model = rlx.from_jax(mlp, params, rlx.spec("f32[batch, 8]"))
     labels = np.arange(5) % 4

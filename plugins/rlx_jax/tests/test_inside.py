@@ -37,6 +37,7 @@ def test_it_is_called_inside_of_jit(function) -> None:
     np.testing.assert_allclose(found, 2 * theirs(W, X), rtol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("order", [1, 2])
 def test_it_has_derivatives(function, order) -> None:
     def loss(f: Any) -> Any:
@@ -46,6 +47,7 @@ def test_it_has_derivatives(function, order) -> None:
     np.testing.assert_allclose(jax.jit(jax.grad(loss(function)))(W), jax.grad(loss(theirs))(W), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_it_is_batched(function) -> None:
     both = jnp.stack([X, X + 1])
     np.testing.assert_allclose(jax.vmap(function, (None, 0))(W, both), jax.vmap(theirs, (None, 0))(W, both), rtol=1e-5)

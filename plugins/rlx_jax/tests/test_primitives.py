@@ -276,6 +276,7 @@ def test_gradients_are_those_of_jax(name: str) -> None:
         close(rlx.grad(of_rlx, argnums=places)(*args), jax.grad(of_jax, argnums=places)(*args))
 
 
+@pytest.mark.medium
 def test_systems_have_derivatives_of_every_order() -> None:
     """JAX makes factors of a matrix that no derivative passes; the solution is one all the same."""
     matrix, b = SYSTEMS[0], floats(3)

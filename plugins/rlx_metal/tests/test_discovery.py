@@ -75,6 +75,7 @@ app(["compile", "--op", "exp f32[4]", "--target", "metal", "--emit", "msl"], obj
 """
 
 
+@pytest.mark.medium
 def test_kernels_are_printed_without_a_mac() -> None:
     out = subprocess.run([sys.executable, "-c", PRINTED], capture_output=True, text=True, check=True).stdout
     assert "kernel void" in out

@@ -142,6 +142,7 @@ def test_what_is_written_while_the_gpu_is_busy_comes_in_its_order(driver: Any, d
     assert held(driver, x, 64).tolist() == [2] * 64
 
 
+@pytest.mark.medium
 def test_buffers_are_gone_with_their_last_reference_and_not_before_the_gpu_is_done(driver: Any) -> None:
     x, y = filled(driver, np.full(64, 7, np.uint8)), driver.allocate(64)
     driver.copy(x, 0, y, 0, 64)
@@ -155,6 +156,7 @@ def test_buffers_are_gone_with_their_last_reference_and_not_before_the_gpu_is_do
     assert gone() is None
 
 
+@pytest.mark.medium
 def test_nothing_is_kept_of_commands_that_are_done(driver: Any, device: FakeDevice) -> None:
     """A program whose results stay on the device may run for ever without anybody waiting."""
     driver.fill(driver.allocate(64), 0, 64, 1)

@@ -20,6 +20,7 @@ transformers = pytest.importorskip("transformers", reason="python -m pip install
 from random_checkpoints import DECODERS, ENCODERS, READERS, SEEING, SMALL, VIT, WHISPER, ids_of, saved, stored  # noqa: E402  # it needs both
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ENCODERS)
 def test_encoders_agree_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = saved(ENCODERS[name], tmp_path), from_pretrained(tmp_path)
@@ -31,6 +32,7 @@ def test_encoders_agree_with_transformers(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(ours(ids, mask)[mask > 0], expected[mask > 0], atol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", DECODERS)
 def test_decoders_agree_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = saved(DECODERS[name], tmp_path), from_pretrained(tmp_path)
@@ -41,6 +43,7 @@ def test_decoders_agree_with_transformers(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(ours(ids), expected, atol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", DECODERS)
 def test_greedy_continuations_agree_with_transformers(name: str, tmp_path: Path) -> None:
     """Prompts of three lengths in one batch, against one text at a time without a cache."""
@@ -68,6 +71,7 @@ OLDER: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", OLDER)
 def test_options_of_older_configurations_are_read(name: str, tmp_path: Path) -> None:
     """Older files have options of rope at the top level, and no lists by layer."""
@@ -107,6 +111,7 @@ def test_unsupported_options_are_rejected_by_name(name: str, tmp_path: Path) -> 
         assert option in str(caught.value)
 
 
+@pytest.mark.medium
 def test_shards_and_bfloat16_weights_are_read(tmp_path: Path) -> None:
     theirs = saved(DECODERS["llama"], tmp_path / "whole")
     theirs.to(torch.bfloat16).save_pretrained(tmp_path / "parts", max_shard_size="10KB")
@@ -119,6 +124,7 @@ def test_shards_and_bfloat16_weights_are_read(tmp_path: Path) -> None:
     assert [len(row) for row in generate(ours, ids.tolist(), 4, eos_token_id=())] == [4]
 
 
+@pytest.mark.medium
 def test_gradients_of_all_parameters_are_finite(tmp_path: Path) -> None:
     saved(DECODERS["llama"], tmp_path)
     ours, ids = from_pretrained(tmp_path), ids_of(2, 6)
@@ -127,6 +133,7 @@ def test_gradients_of_all_parameters_are_finite(tmp_path: Path) -> None:
     assert all(np.isfinite(each).all() and each.any() for each in gradients.values())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", READERS)
 def test_encoder_decoders_agree_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = stored(READERS[name], tmp_path), from_pretrained(tmp_path)
@@ -140,6 +147,7 @@ def test_encoder_decoders_agree_with_transformers(name: str, tmp_path: Path) -> 
         np.testing.assert_allclose(ours.encoder(ids, mask)[mask > 0], features[mask > 0], atol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", READERS)
 def test_generated_texts_agree_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = stored(READERS[name], tmp_path), from_pretrained(tmp_path)
@@ -163,6 +171,7 @@ def test_relative_position_buckets_agree_with_transformers(is_causal: bool) -> N
         np.testing.assert_array_equal(relative_position_buckets(count, reach, is_causal=is_causal), theirs.numpy())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", SEEING)
 def test_vit_agrees_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = saved(SEEING[name], tmp_path), from_pretrained(tmp_path)
@@ -175,6 +184,7 @@ def test_vit_agrees_with_transformers(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(ours(pixels), expected.numpy(), atol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("end", [2, 60])
 def test_clip_agrees_with_transformers(end: int, tmp_path: Path) -> None:
     """The end of a text is its highest token id in older configurations."""
@@ -194,6 +204,7 @@ def test_clip_agrees_with_transformers(end: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(ours.submodel("image_encoder")(pixels), expected.image_embeds.numpy(), atol=1e-5)
 
 
+@pytest.mark.medium
 def test_whisper_agrees_with_transformers(tmp_path: Path) -> None:
     theirs, ours = saved(WHISPER, tmp_path), from_pretrained(tmp_path)
     for rows, length in ((1, 3), (3, 20)):

@@ -34,6 +34,7 @@ def made_with(kind: str, head: str, folder: Path, **options: object) -> object:
     return saved((config, base.removesuffix("Model") + head, {**given, "num_labels": 3, **options}), folder)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("kind", "head"), CLASSES, ids=lambda each: each)
 def test_heads_agree_with_transformers(kind: str, head: str, tmp_path: Path) -> None:
     options = {"num_labels": 2} if head == "ForQuestionAnswering" else {}
@@ -51,6 +52,7 @@ def test_heads_agree_with_transformers(kind: str, head: str, tmp_path: Path) -> 
         np.testing.assert_allclose(np.asarray(a)[seen], b.numpy()[seen], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_mean_pooling_ignores_padding(tmp_path: Path) -> None:
     theirs = made_with("modernbert", "ForSequenceClassification", tmp_path, classifier_pooling="mean")
     ids, mask = np.random.default_rng(3).integers(3, 61, (2, 9)), np.ones((2, 9), np.int64)
@@ -60,6 +62,7 @@ def test_mean_pooling_ignores_padding(tmp_path: Path) -> None:
     np.testing.assert_allclose(from_pretrained(tmp_path)(ids, mask), found.numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_unsupported_class_is_rejected_and_its_encoder_is_available(tmp_path: Path) -> None:
     made_with("bert", "ForMultipleChoice", tmp_path)
     with pytest.raises(UnsupportedError, match="bert with unsupported options") as caught:
@@ -70,6 +73,7 @@ def test_unsupported_class_is_rejected_and_its_encoder_is_available(tmp_path: Pa
     assert from_pretrained(tmp_path, head=False)(ids, np.ones_like(ids)).shape == (1, 3, 32)
 
 
+@pytest.mark.medium
 def test_encoder_of_a_model_with_a_head_is_a_submodel(tmp_path: Path) -> None:
     made_with("bert", "ForTokenClassification", tmp_path)
     ids = np.array([[5, 6, 7]])

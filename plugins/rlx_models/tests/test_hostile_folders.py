@@ -253,6 +253,7 @@ def test_integer_tensors_are_rejected(tmp_path: Path) -> None:
         from_pretrained(folder)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "key", ["eos_token_id", "suppress_tokens", "begin_suppress_tokens", "repetition_penalty", "pad_token_id"]
 )

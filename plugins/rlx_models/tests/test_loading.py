@@ -53,12 +53,14 @@ def model(tmp_path: Path) -> Any:
     return from_pretrained(write(tmp_path / "m"))
 
 
+@pytest.mark.medium
 def test_from_pretrained_is_an_attribute_of_rlx(tmp_path) -> None:
     found = rlx.from_pretrained(write(tmp_path / "m"))
     assert found(np.array([[1, 2, 3]])).shape == (1, 3, 11)
     assert "llama" in repr(found)
 
 
+@pytest.mark.medium
 def test_minilm_embeds_similar_sentences_close_together() -> None:
     """The checkpoint of the demo."""
     tokenizers = pytest.importorskip("tokenizers", reason="python -m pip install tokenizers")
@@ -155,6 +157,7 @@ def test_index_with_a_missing_tensor_is_rejected(tmp_path) -> None:
         from_pretrained(folder)
 
 
+@pytest.mark.medium
 def test_sampled_texts_depend_on_the_key_only(model) -> None:
     prompts = [[1, 2, 3], [4]]
     first, again, other = (
@@ -197,6 +200,7 @@ def test_eos_tokens_of_generation_config_end_a_text(model, tmp_path) -> None:
         from_pretrained(folder)
 
 
+@pytest.mark.medium
 def test_repetition_penalty_divides_logits_of_present_tokens(model, tmp_path) -> None:
     """Positive logits of tokens in the prompt and the new text are divided, negative ones multiplied."""
     prompt, text = [1, 2], [1, 2]

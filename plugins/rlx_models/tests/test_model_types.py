@@ -27,6 +27,7 @@ def test_steps_with_a_cache_agree_with_whole_texts(name, tmp_path) -> None:
         assert row == said[len(prompt) - 1 : -1].tolist()
 
 
+@pytest.mark.medium
 def test_t5_steps_agree_with_whole_texts(tmp_path) -> None:
     model = from_pretrained(written(tmp_path / "m", CONFIGS["t5"]))
     prompts = [ids_of(1, length)[0].tolist() for length in (3, 17)]
@@ -35,6 +36,7 @@ def test_t5_steps_agree_with_whole_texts(tmp_path) -> None:
         assert row == said[:-1].tolist()
 
 
+@pytest.mark.medium
 def test_t5_uses_a_separate_head_if_the_checkpoint_has_one(tmp_path) -> None:
     own = from_pretrained(written(tmp_path / "own", CONFIGS["t5"]))
     shared = from_pretrained(written(tmp_path / "shared", CONFIGS["t5"], without=("lm_head.weight",)))
@@ -43,6 +45,7 @@ def test_t5_uses_a_separate_head_if_the_checkpoint_has_one(tmp_path) -> None:
     np.testing.assert_allclose(own(*given)[0].T, own.parameters["lm_head.weight"] @ head, atol=1e-4)
 
 
+@pytest.mark.medium
 def test_encoder_is_a_separate_model(tmp_path) -> None:
     whole = from_pretrained(written(tmp_path / "whole", CONFIGS["t5"]))
     alone = from_pretrained(written(tmp_path / "alone", CONFIGS["t5 encoder"]))
@@ -70,6 +73,7 @@ def test_whisper_steps_agree_with_whole_texts(tmp_path) -> None:
         generate(model, prompts, 5)
 
 
+@pytest.mark.medium
 def test_vit_returns_hidden_states_or_logits(tmp_path) -> None:
     seeing = from_pretrained(written(tmp_path / "m", CONFIGS["vit"]))
     naming = from_pretrained(written(tmp_path / "c", CONFIGS["vit classifier"]))
@@ -85,6 +89,7 @@ def test_vit_returns_hidden_states_or_logits(tmp_path) -> None:
     assert all(word in str(caught.value) for word in ("image_size", "id2label"))
 
 
+@pytest.mark.medium
 def test_clip_encoders_are_submodels(tmp_path) -> None:
     """Tokens after the end token do not change the embedding of a text."""
     model = from_pretrained(written(tmp_path / "m", CONFIGS["clip"]))

@@ -28,6 +28,7 @@ sys.exit(bool({"torch", "transformers", "tokenizers", "rlx_torch"} & set(sys.mod
 """
 
 
+@pytest.mark.medium
 def test_no_module_imports_torch() -> None:
     assert subprocess.run([sys.executable, "-c", IMPORTS], check=False).returncode == 0
 

@@ -111,6 +111,7 @@ def test_a_loop_whose_state_grows_is_bounded() -> None:
         load(counted(10**9, "x", changes=True))
 
 
+@pytest.mark.medium
 def test_loops_that_are_written_out_in_one_another_are_counted() -> None:
     """Steps whose conditions are known are evaluated one by one while the model is read."""
 

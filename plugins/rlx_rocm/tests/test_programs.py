@@ -168,6 +168,7 @@ print("ends")
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("repeat", range(3))
 def test_a_process_ends_well_with_work_pending_in_daemon_threads(repeat: int, host: PluginHost, tmp_path: Path) -> None:
     ran = subprocess.run(
@@ -181,6 +182,7 @@ def test_a_process_ends_well_with_work_pending_in_daemon_threads(repeat: int, ho
     assert (ran.returncode, ran.stdout) == (0, "ends\n"), ran.stderr[-2000:]
 
 
+@pytest.mark.medium
 def test_a_driver_that_is_not_used_any_more_is_not_kept_for_the_end() -> None:
     from rlx_rocm.opencl.exiting import ExitGuard
 

@@ -23,6 +23,7 @@ def test_dynamo_knows_the_backend() -> None:
     assert "rlx" in torch._dynamo.list_backends(None)
 
 
+@pytest.mark.medium
 def test_training_has_torchs_gradients_for_any_batch() -> None:
     module = net()
     compiled = torch.compile(module, backend="rlx")
@@ -138,6 +139,7 @@ def test_weights_are_not_copied_on_the_way_back() -> None:
     assert kept is given[1]
 
 
+@pytest.mark.medium
 def test_queries_share_heads_at_every_length() -> None:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)

@@ -49,6 +49,7 @@ def imported(net: Any) -> Any:
     )
 
 
+@pytest.mark.medium
 def test_a_model_gives_what_the_module_gives_for_any_batch(net: Any) -> None:
     model = imported(net)
     assert str(model.inputs) == "{'x': f32[batch, 3, 5], 'more': {'weight': f32[2]}}"
@@ -62,6 +63,7 @@ def test_a_model_gives_what_the_module_gives_for_any_batch(net: Any) -> None:
         model(*(np.ones((65, 3, 5), np.float32), {"weight": np.ones(2, np.float32)}))
 
 
+@pytest.mark.medium
 def test_parameters_are_the_modules_own_memory_under_its_names(net: Any) -> None:
     model = imported(net)
     assert sorted(model.parameters) == sorted(name for name, _ in net.named_parameters())
@@ -72,6 +74,7 @@ def test_parameters_are_the_modules_own_memory_under_its_names(net: Any) -> None
     assert half(np.ones((1, 3), half.parameters["weight"].dtype)).dtype == half.parameters["weight"].dtype
 
 
+@pytest.mark.medium
 def test_gradients_are_torchs(net: Any) -> None:
     model = imported(net)
     x, more = inputs(3)
@@ -87,6 +90,7 @@ def test_gradients_are_torchs(net: Any) -> None:
         np.testing.assert_allclose(grads[name], parameter.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_buffers_that_are_written_are_state(net: Any) -> None:
     model = imported(net.train())
     assert sorted(model.state) == ["norm.num_batches_tracked", "norm.running_mean", "norm.running_var"]
@@ -126,6 +130,7 @@ def test_what_draws_by_a_generator_of_its_own_takes_a_key() -> None:
     assert abs(float(found.std()) - 1) < 0.15
 
 
+@pytest.mark.medium
 def test_a_model_is_saved_and_read(net: Any, tmp_path: Path) -> None:
     model = imported(net)
     rlx.save(tmp_path / "net.rlx", model)
@@ -211,6 +216,7 @@ def test_control_flow_is_a_node() -> None:
         np.testing.assert_allclose(model(x), np.sin(x) if x.sum() > 0 else x - 1, rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_training_leaves_the_modules_weights_and_returns_torchs() -> None:
     """`rlx.train_step` donates the parameters that it is given; torch's tensors are copied and not overwritten."""
     module, other = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
@@ -233,6 +239,7 @@ def test_training_leaves_the_modules_weights_and_returns_torchs() -> None:
     torch.testing.assert_close(module.state_dict(), other.state_dict())
 
 
+@pytest.mark.medium
 def test_the_examples_in_the_docstrings_are_right() -> None:
     import doctest
 

@@ -39,6 +39,7 @@ def test_several_results_of_several_dtypes() -> None:
     assert x.grad[:, 0].tolist() == [1.0, 0.0, 2.0]
 
 
+@pytest.mark.medium
 def test_torchs_own_checks_of_a_custom_op() -> None:
     x, w = operands()
     torch.library.opcheck(torch.ops.rlx.test_norm.default, ([x, w],))

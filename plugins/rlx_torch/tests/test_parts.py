@@ -54,6 +54,7 @@ def test_the_report_names_the_steps(model: Any) -> None:
     assert "on the host: nonzero (test_parts.py:" in report
 
 
+@pytest.mark.medium
 def test_a_mask_next_to_an_index_selects_as_in_torch() -> None:
     class Rows(torch.nn.Module):
         def forward(self, x: Any, i: Any) -> Any:

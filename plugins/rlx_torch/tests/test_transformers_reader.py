@@ -40,6 +40,7 @@ BY_TRANSFORMERS: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]
 }  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", BY_TRANSFORMERS)
 def test_results_are_those_of_the_module(name: str, tmp_path: Path) -> None:
     made, sizes = BY_TRANSFORMERS[name]
@@ -72,6 +73,7 @@ def test_results_are_those_of_the_module(name: str, tmp_path: Path) -> None:
         generate(ours, [[1]], 3)
 
 
+@pytest.mark.medium
 def test_errors_name_sizes_that_export_fixes(tmp_path: Path) -> None:
     saved(BY_TRANSFORMERS["mamba"][0], tmp_path)
     with pytest.raises(UnsupportedError, match="MambaForCausalLM is exported at a fixed length only") as caught:
@@ -87,6 +89,7 @@ def test_errors_name_sizes_that_export_fixes(tmp_path: Path) -> None:
         from_pretrained(tmp_path, sizes={"length": 3})
 
 
+@pytest.mark.medium
 def test_missing_tensors_are_rejected_if_the_program_reads_them(tmp_path: Path) -> None:
     """Wav2Vec2's embedding of masked positions may be missing: only training reads it."""
     made, sizes = BY_TRANSFORMERS["wav2vec2"]

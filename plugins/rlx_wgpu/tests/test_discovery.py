@@ -18,6 +18,7 @@ from rlx_wgpu.plugin import rlx_availability
 ONE = np.ones(1, np.float32)
 
 
+@pytest.mark.medium
 def test_a_processor_has_to_be_allowed(host: PluginHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RLX_WGPU_ALLOW_CPU")
     from rlx_wgpu import discovery
@@ -97,6 +98,7 @@ app(["compile", "--op", "exp f32[4]", "--target", "wgpu", "--emit", "wgsl"], obj
 """
 
 
+@pytest.mark.medium
 def test_kernels_are_printed_without_wgpu_or_a_driver() -> None:
     out = subprocess.run([sys.executable, "-c", PRINTED], capture_output=True, text=True, check=True).stdout
     assert "@compute @workgroup_size" in out

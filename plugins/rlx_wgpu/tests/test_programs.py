@@ -279,6 +279,7 @@ def test_memory_of_what_is_written_is_freed_without_a_read(
     assert driver._staged == 0, "a read waits too"
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="this system does not say how much memory a process has"
 )

@@ -82,6 +82,7 @@ def run(session: CliSession, report: Path, *names: str, limit: float = LIMIT) ->
     return validate(session, "cuda", report, chosen(names), limit=limit)
 
 
+@pytest.mark.medium
 def test_a_device_in_order_passes(stand_in: CliSession, tmp_path: Path) -> None:
     results = run(stand_in, tmp_path / "out.zip", "facts", "first-kernel", "copies", "host/replay", "host/dlpack")
     assert [(each.step, each.status) for each in results if each.status != "passed"] == []
@@ -110,6 +111,7 @@ def test_every_step_passes_on_a_device_in_order(stand_in: CliSession, tmp_path: 
     assert [(each.step, each.reason) for each in results if each.status in BAD] == []
 
 
+@pytest.mark.medium
 def test_an_interrupt_keeps_the_results(stand_in: CliSession, tmp_path: Path) -> None:
     def interrupt(result: StepResult) -> None:
         raise KeyboardInterrupt
@@ -122,6 +124,7 @@ def test_an_interrupt_keeps_the_results(stand_in: CliSession, tmp_path: Path) ->
         assert b"stand-in" in report.read("rows/facts.jsonl")
 
 
+@pytest.mark.medium
 def test_source_and_error_of_a_failed_kernel_are_in_the_report(
     stand_in: CliSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +137,7 @@ def test_source_and_error_of_a_failed_kernel_are_in_the_report(
     assert any(name.endswith(".binary") for name in kept)
 
 
+@pytest.mark.medium
 def test_ends_of_large_arrays_are_compared(
     stand_in: CliSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +158,7 @@ def test_rows_of_large_programs_lie_on_both_sides_of_a_power_of_two() -> None:
         assert lower < 1 << 32 < upper
 
 
+@pytest.mark.medium
 def test_every_large_program_is_compared(stand_in: CliSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "COUNTS", (60_000,))
     read = shim.ShimDriver.read
@@ -184,6 +189,7 @@ def test_product_that_the_library_does_not_take_is_not_compared_with_itself(
         speed.product(bench, np.dtype(np.float32), {})
 
 
+@pytest.mark.medium
 def test_command_prints_a_table_and_exits_with_1(stand_in: CliSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAULT_OF_THE_STAND_IN", "compiler-refuses")
     words = ["--plugin", f"faulty={FAULTY}", "check", "--target", "cuda", "--report", "o.zip", "--step", "first-kernel"]

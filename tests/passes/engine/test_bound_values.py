@@ -41,6 +41,7 @@ def test_asking_for_every_node_of_a_chain_visits_each_once(length, monkeypatch):
     assert graph.nodes
 
 
+@pytest.mark.medium
 def test_what_was_found_goes_with_its_graph():
     _, values = chain(5)
     assert is_bound(values[-1])

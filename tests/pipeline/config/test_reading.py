@@ -130,6 +130,7 @@ LINE = st.one_of(
 )
 
 
+@pytest.mark.medium
 @settings(max_examples=600)
 @given(st.lists(LINE, max_size=3), st.sampled_from(["\n", "\r\n"]))
 def test_whether_there_is_a_section_is_what_parsing_says(tmp_path_factory, lines, end):

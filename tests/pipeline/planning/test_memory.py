@@ -220,6 +220,7 @@ def test_a_training_step_updates_every_parameter_in_place(fake_target):
     assert all(lir.root_of(v) is d.donor for v, d in zip(graph.outputs[1:], lir.deliveries[1:], strict=True))
 
 
+@pytest.mark.medium
 def test_the_local_search_has_a_budget_of_placements_whatever_the_program(monkeypatch):
     """Not of rounds: 32 times the layers may not cost 32 * 32 times the work."""
     placed: list[int] = []

@@ -78,6 +78,7 @@ def test_operands_may_be_computed_between_the_rows_of_others(fake_target, execut
     assert strided > 50
 
 
+@pytest.mark.medium
 def test_donated_leaves_come_back_with_their_next_value(generated, fake_target, execute):
     """Every leaf that some output could replace is donated, and the results are still those of the graph."""
     target = fake_target()

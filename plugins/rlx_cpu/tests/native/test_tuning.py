@@ -99,6 +99,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return recorded
 
 
+@pytest.mark.medium
 def test_a_measured_schedule_gives_the_same_bits_and_other_code(prefers: FakeClock, texts: list[list[str]]) -> None:
     default, tuned = compiled("off"), compiled("measure")
     expected = bits(default)
@@ -138,6 +139,7 @@ def test_a_measured_epilogue_reads_operands_and_literals_as_in_the_program(
     assert [text] in texts[1:-1]
 
 
+@pytest.mark.medium
 def test_the_clock_of_the_host_selects_one_of_the_candidates() -> None:
     program = compiled("measure")
     assert bits(program) == bits(compiled("off"))
@@ -157,6 +159,7 @@ def test_the_report_lists_problems_choices_defaults_and_times(prefers: FakeClock
     assert ("tuned", "2 of 2 schedules differ from the default") in [*program.report.rows()]
 
 
+@pytest.mark.medium
 def test_stored_choices_are_used_without_measuring(prefers: FakeClock) -> None:
     bits(compiled("measure"))
     with assuming_clock(NoClock()):
@@ -181,6 +184,7 @@ def test_an_undecided_measurement_keeps_the_default() -> None:
     assert (names(program), origins(program)) == (["model"] * 2, ["measured"] * 2)
 
 
+@pytest.mark.medium
 def test_a_choice_for_another_number_of_threads_does_not_apply(prefers: FakeClock) -> None:
     bits(compiled("measure", threads=2))
     program = compiled("stored", threads=1)
@@ -188,6 +192,7 @@ def test_a_choice_for_another_number_of_threads_does_not_apply(prefers: FakeCloc
     assert origins(program) == ["default"] * 2
 
 
+@pytest.mark.medium
 def test_keys_of_programs_change_with_the_choices(prefers: FakeClock) -> None:
     """A program that was compiled with other choices is another program, in this process and on disk."""
     off, before = compiled("off"), compiled("stored")
@@ -201,6 +206,7 @@ def test_keys_of_programs_change_with_the_choices(prefers: FakeClock) -> None:
     assert names(after) == [CHOSEN] * 2
 
 
+@pytest.mark.medium
 def test_another_process_has_the_choice(prefers: FakeClock) -> None:
     bits(compiled("measure"))
     (line, *_), machine = LINES, tier.machine_line(_isa(), 2)
@@ -245,6 +251,7 @@ def test_modes_that_are_not_available_are_errors(options: dict[str, str], messag
         rlx.compile(lambda x: x @ W, rlx.spec("f32[160, 256]"), target="cpu", config={"options": options})
 
 
+@pytest.mark.medium
 def test_nothing_of_tuning_is_imported_unless_it_is_enabled() -> None:
     script = (
         "import sys\nimport numpy as np\nimport rlx_core as rlx\n"

@@ -41,6 +41,7 @@ def used(container: Container) -> Iterator[tuple[int, int]]:
         yield start + offset, nbytes
 
 
+@pytest.mark.medium
 def test_no_changed_byte_goes_unnoticed(package: Path, tmp_path: Path, wanted: list[np.ndarray]) -> None:
     data, path, draw = package.read_bytes(), tmp_path / "m.rlxpack", random.Random(0)
     spans = list(used(read_container(package)))
@@ -105,6 +106,7 @@ def test_a_manifest_that_lies_behind_a_digest_that_fits(package: Path, tmp_path:
     assert outcomes == {"ran", "refused"}
 
 
+@pytest.mark.medium
 def test_a_form_that_lies_is_refused_before_it_is_run(package: Path) -> None:
     container, draw, outcomes = read_container(package), random.Random(0), set()
     form = container.blobs.json(container.manifest["codes"][0][3])

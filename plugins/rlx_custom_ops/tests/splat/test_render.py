@@ -83,6 +83,7 @@ def test_a_picture_is_what_its_definition_says(size: tuple[int, int]) -> None:
     np.testing.assert_allclose(found, by_loops(g, CAMERA, width, height, background), atol=1e-12)
 
 
+@pytest.mark.medium
 def test_tiles_and_loops_are_the_same_program(cpu: PluginHost) -> None:
     g = scene(30, 3)
     op = Rasterize(24, 20)
@@ -93,6 +94,7 @@ def test_tiles_and_loops_are_the_same_program(cpu: PluginHost) -> None:
     assert ("numpy_splat_tiles", "splat") in {(kernel, plugin) for _, kernel, plugin in picture.report.kernels}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("group", Gaussians._fields)
 def test_the_gradient_of_every_group_agrees_with_differences(cpu: Any, group: str) -> None:
     g, rng = scene(6, 15), np.random.default_rng(1)
@@ -113,6 +115,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings_are_differentiated(cpu: Any, name: str) -> None:
     """In all groups at once, along one direction."""

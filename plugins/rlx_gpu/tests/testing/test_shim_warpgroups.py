@@ -124,6 +124,7 @@ def product(code: Emitted) -> Product:
     return Product(source_of([function, *faulty], CUDA_WGMMA))
 
 
+@pytest.mark.medium
 def test_the_kernel_as_it_is_printed_multiplies(product: Product, code: Emitted) -> None:
     for _ in range(3):  # other orders of threads each time
         found = product.run(code, code.functions[0].name, code.calls[0].dynamic_nbytes)

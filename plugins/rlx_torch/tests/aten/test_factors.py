@@ -26,6 +26,7 @@ class Factors(torch.nn.Module):
         return packed, pivots, *torch.linalg.lu(a), *torch.lu_unpack(packed, pivots), *solved
 
 
+@pytest.mark.medium
 def test_factors_are_torchs() -> None:
     given = torch.tensor(A)
     for found, wanted in zip(rlx.from_torch(Factors(), (given,))(A), Factors()(given), strict=True):

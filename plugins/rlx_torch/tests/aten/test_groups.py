@@ -47,6 +47,7 @@ class Grouped(torch.nn.Module):
         return torch.nn.functional.grouped_mm(x, w, offs=ends)
 
 
+@pytest.mark.medium
 def test_torchs_own_grouped_product() -> None:
     x, w = torch.randn(6, 16, dtype=torch.bfloat16), torch.randn(3, 16, 8, dtype=torch.bfloat16)
     ends = torch.tensor([2, 2, 6], dtype=torch.int32)

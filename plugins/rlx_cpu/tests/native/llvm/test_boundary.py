@@ -47,6 +47,7 @@ def test_the_main_thread_waits_and_another_one_calls() -> None:
         protected(fail)()
 
 
+@pytest.mark.medium
 def test_an_engine_in_a_cycle_is_freed_once() -> None:
     """The collector runs the finalisers of all objects in a cycle: llvmlite's own frees the engine, as the server does."""
     closed_by = []
@@ -139,6 +140,7 @@ def run(program: str, timeout: float, cache: Path) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced by Linux")
 def test_a_limit_of_address_space_is_a_typed_error_and_not_the_end_of_the_process(tmp_path: Path) -> None:
     ran = run(

@@ -117,11 +117,13 @@ def run(folder: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.medium
 @linux_only
 def test_a_kernel_of_a_package_calls_the_c_library_inside_and_outside_of_loops(folder: Path) -> None:
     assert run(folder).startswith("3 of 3 steps native compiled")
 
 
+@pytest.mark.medium
 @linux_only
 def test_code_from_the_cache_finds_the_function(folder: Path) -> None:
     run(folder)

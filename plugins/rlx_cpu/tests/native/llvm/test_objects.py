@@ -284,6 +284,7 @@ class Held:
         self.dropped.append(key)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["programs", "objects"])
 def test_a_file_cut_or_flipped_anywhere_that_means_something_heals(
     tmp_path: Path, afresh: Callable[[], None], kind: str

@@ -142,6 +142,7 @@ def loops() -> dict[int, tuple[Op, tuple[np.ndarray, ...]]]:
     return found
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("first", range(0, GROWN, BATCH))
 def test_a_generated_loop_reads_everything_before_it_is_overwritten(first: int) -> None:
     wrong = [

@@ -39,6 +39,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("form", FORMS)
 def test_sizes_around_a_vector_and_its_multiples(form: str, dtype: str) -> None:

@@ -85,6 +85,7 @@ def extents() -> Iterator[tuple[int, int]]:
             yield n, sides[(i + step) % len(sides)]
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 def test_transpositions_reach_the_edges_of_squares(isa: Isa) -> None:
     for shape in extents():

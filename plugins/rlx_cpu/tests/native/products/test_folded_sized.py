@@ -123,6 +123,7 @@ def test_no_image_is_served_by_code_for_none() -> None:
             agree(case, function(*inputs), case.for_size(n)(*inputs), n)
 
 
+@pytest.mark.medium
 def test_a_gradient_of_a_block_is_for_all_sizes() -> None:
     gradient = Case(rlx.grad(loss), ["f32[24, 5, 3, 3]", "f32[n, 5, 9, 10]"])
     function = gradient.for_all()

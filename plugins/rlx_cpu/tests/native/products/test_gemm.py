@@ -41,6 +41,7 @@ def odd_sizes(seed: int) -> list[tuple[int, int, int, bool, bool, bool]]:
     ]
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("of", ["f32", "f64"])
 def test_odd_sizes_agree_with_float64(isa: Isa, of: str) -> None:

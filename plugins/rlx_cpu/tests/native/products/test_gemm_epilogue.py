@@ -39,6 +39,7 @@ def test_a_residual_is_added_to_sums_of_several_blocks(isa: Isa, of: str) -> Non
         check_halves(made, x, w, residual, exact=exact, single=single)
 
 
+@pytest.mark.medium
 @products_of("f16", "bf16", "f32", "f64")
 @pytest.mark.parametrize("is_long", [False, True])
 def test_a_region_reads_masks_rows_and_columns_and_gives_several_results(isa: Isa, of: str, is_long: bool) -> None:

@@ -30,6 +30,7 @@ HALF_SIZES = {
 """Sizes, and the layouts they are tried in (whether a and b are in columns, and b is bound): where there is little to do, few."""
 
 
+@pytest.mark.medium
 @HALVES
 def test_products_of_halves_are_sums_of_floats_rounded_once(isa: Isa, of: str) -> None:
     """Odd numbers of halves, several blocks of K, any layout, bound and not."""

@@ -69,6 +69,7 @@ def test_results_share_nothing_with_one_another_or_with_the_next_call() -> None:
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
 
 
+@pytest.mark.medium
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(["exp", "add", "product", "sum", "view"]), min_size=1, max_size=8), st.integers(1, 40))
 def test_generated_programs_agree_on_both_roads(ops: list[str], size: int) -> None:

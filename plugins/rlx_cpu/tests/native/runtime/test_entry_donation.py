@@ -95,6 +95,7 @@ def test_a_refused_call_donates_nothing() -> None:
         fast(array())
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="used address space is read as on Linux")
 def test_results_that_do_not_fit_into_memory_undo_the_donation() -> None:
     import resource  # Unix has it

@@ -99,6 +99,7 @@ def test_a_pool_in_use_is_left_alone_by_a_program_in_between() -> None:
     assert runs_begun(2, SPIN) == begun
 
 
+@pytest.mark.medium
 def test_programs_of_all_lengths_share_one_pool_from_many_threads() -> None:
     config = {"options": {"cpu.threads": 2, "cpu.spin": 50}}
     long, short = jitted(long_program, config=config), jitted(middling, config=config)

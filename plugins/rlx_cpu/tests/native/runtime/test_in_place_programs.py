@@ -152,6 +152,7 @@ def test_a_program_in_place_gives_the_bits_of_the_one_apart(
         assert said is None, f"{given}: {said}"
 
 
+@pytest.mark.medium
 def test_every_program_takes_something_over() -> None:
     for function, specs in PROGRAMS.items():
         graph = rlx.trace(function, *map(rlx.spec, specs))

@@ -61,6 +61,7 @@ INTERRUPTED = """
 """
 
 
+@pytest.mark.medium
 def test_a_handler_may_call_what_it_interrupts_while_that_specialises(tmp_path: Path) -> None:
     found = run(
         INTERRUPTED

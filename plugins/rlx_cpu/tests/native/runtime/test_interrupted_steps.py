@@ -196,6 +196,7 @@ for make in (
 """
 
 
+@pytest.mark.medium
 def test_an_interrupt_within_a_function_that_a_program_calls_is_raised(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", RAISED],

@@ -127,6 +127,7 @@ def test_loops_of_other_threads_go_on(tmp_path: Path) -> None:
     assert run(program, tmp_path) == "[3, 30000000]\n"
 
 
+@pytest.mark.medium
 def test_what_a_loop_left_behind_can_be_computed_again(tmp_path: Path) -> None:
     """A donated array has some step's values; the same call with a good one gives what it always gave."""
     program = """

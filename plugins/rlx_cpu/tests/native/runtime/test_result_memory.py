@@ -119,6 +119,7 @@ def test_threads_may_drop_and_make_results_at_once() -> None:
     assert side_by_side(*(lambda seed=seed: work(seed) for seed in range(4))) == [True] * 4
 
 
+@pytest.mark.medium
 @forks
 def test_a_forked_child_has_blocks_of_its_own() -> None:
     mine = block(LARGE)

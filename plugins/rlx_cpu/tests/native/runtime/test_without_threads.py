@@ -60,6 +60,7 @@ for name in ("m.rlxpack", "m.rlx"):
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("way", [LIMITED, PATCHED], ids=["limited", "refused"])
 def test_everything_runs_on_one_thread(way: str, tmp_path: Path) -> None:
     cache = tmp_path / "cache"

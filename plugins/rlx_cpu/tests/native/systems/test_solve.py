@@ -28,6 +28,7 @@ def expect_solved(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
     assert (residual <= 4 * a.shape[-1] * np.finfo(a.dtype).eps * scale.max(axis=-2, keepdims=True)).all()
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @DTYPES
 def test_every_size_is_solved(dtype: str, isa: Isa) -> None:
