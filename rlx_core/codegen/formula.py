@@ -24,7 +24,7 @@ from rlx_core.ir.graph import Constant, Graph, Input, Node, Value, infer
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.rewrite import needed_nodes
 from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
-from rlx_core.ops.arithmetic import add, divide, minimum
+from rlx_core.ops.arithmetic import add, divide, minimum, multiply
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.convolution.sliding import SlidingWindows
 from rlx_core.ops.creation import DimValue, Full, Iota
@@ -66,6 +66,26 @@ class Affine:
     def terms(self) -> tuple[tuple[int, int], ...]:
         """(axis, scale) of every axis it moves with."""
         return () if self.axis is None else ((self.axis, self.scale), *self.more)
+
+
+@frozen
+class Progression:
+    """The elements `start + step·index[axis]` of an array of integers or bools."""
+
+    axis: int
+    start: int
+    step: int
+
+
+def progression_of(array: np.ndarray) -> Progression | None:
+    """Return the progression that the elements of an array of more than one element are, if they are one."""
+    axes = [axis for axis, size in enumerate(array.shape) if size != 1]
+    if array.dtype.kind not in "biu" or len(axes) != 1:
+        return None
+    line = [int(number) for number in array.reshape(-1)]
+    start, step = line[0], line[1] - line[0]
+    is_one = line == [start + step * i for i in range(len(line))] and -(2**63) <= start < 2**63
+    return Progression(axes[0], start, step) if is_one else None
 
 
 Place = tuple[Affine, ...]
@@ -265,7 +285,7 @@ class _Walk:
             number, part = self.positions[op.label]
             return self.add(Read(value.dtype, number, known, chosen, part))
         if isinstance(op, Constant):
-            return self._constant(op, value.dtype)
+            return self._constant(op, place)
         if isinstance(op, DimValue):
             return self.add(Const(i64, _sized(op.size)))
         if isinstance(op, Iota):
@@ -283,24 +303,35 @@ class _Walk:
             return self.add(Apply(value.dtype, op, args))
         return (yield _operand(node), self._through(node, place))
 
-    def _constant(self, op: Constant, dtype: DType) -> int:
-        array = op.value.array
-        if array.size != 1:
-            raise NoFormula("constants that are single numbers")
-        return self.add(Const(dtype, array.reshape(()).item()))
+    def _constant(self, op: Constant, place: Place) -> int:
+        array, dtype = op.value.array, op.value.dtype
+        if array.size == 1:
+            return self.add(Const(dtype, array.reshape(()).item()))
+        progression = progression_of(array)
+        if progression is None:
+            raise NoFormula("constants that are single numbers or progressions of integers")
+        return self._cast(self._multiple(place[progression.axis], progression.start, progression.step), dtype)
 
     def _iota(self, op: Iota, place: Place) -> int:
-        index = place[normalize_axis(op.axis, len(place))]
+        return self._cast(self._multiple(place[normalize_axis(op.axis, len(place))], 0, 1), op.dtype)
+
+    def _multiple(self, index: Affine, start: int, step: int) -> int:
+        """Return `start + step·index` as i64."""
         if index.chosen is not None:
-            return self._cast(index.chosen, op.dtype)
+            scaled = index.chosen if step == 1 else self._i64(multiply.op, index.chosen, self.add(Const(i64, step)))
+            return scaled if start == 0 else self._i64(add.op, scaled, self.add(Const(i64, start)))
         if not isinstance(index.offset, int):
             raise NoFormula("known offsets")
+        offset = start + step * index.offset
         if index.axis is None:
-            return self._cast(self.add(Const(i64, index.offset)), op.dtype)
-        total = self.add(Index(i64, index.axis, index.offset, index.scale))
+            return self.add(Const(i64, offset))
+        total = self.add(Index(i64, index.axis, offset, step * index.scale))
         for axis, scale in index.more:
-            total = self.add(Apply(i64, add.op(), (total, self.add(Index(i64, axis, scale=scale)))))
-        return self._cast(total, op.dtype)
+            total = self._i64(add.op, total, self.add(Index(i64, axis, scale=step * scale)))
+        return total
+
+    def _i64(self, op: type[Op], *args: int) -> int:
+        return self.add(Apply(i64, op(), args))
 
     def _cast(self, term: int, to: DType) -> int:
         return term if self.terms[term].dtype is to else self.add(Apply(to, Cast(to), (term,)))

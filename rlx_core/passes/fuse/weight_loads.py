@@ -17,9 +17,9 @@ from typing import ClassVar, Literal
 from attrs.validators import in_
 
 from rlx_core.codegen.expand import REDUCTIONS, VIEWS, expanded
-from rlx_core.codegen.formula import formula_of
+from rlx_core.codegen.formula import formula_of, progression_of
 from rlx_core.codegen.loops import Bound
-from rlx_core.ir.graph import Graph, Node, Value, as_results
+from rlx_core.ir.graph import Constant, Graph, Node, Value, as_results
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import Shape
 from rlx_core.ops.fused_loop import ABSENT, FusedLoop, LoopStep
@@ -38,6 +38,9 @@ STEPS_LIMIT = 64
 
 SOURCES_LIMIT = 12
 """Arrays of more than one element that a load reads."""
+
+PROGRESSION_LIMIT = 64
+"""Elements of a constant that a load computes."""
 
 UNKNOWN_INDICES = 64
 """Indices that a gather of a number known only at run time counts as."""
@@ -216,12 +219,24 @@ def members_before(weight: Value, bound: set[Node]) -> dict[Node, None]:
 
 def may_be_inside(node: Node, bound: set[Node], is_bound: bool) -> bool:
     """Return whether one loop without reductions expresses a node, and it is computed at binding if the weight is, or not."""
+    if is_progression(node):
+        return True
     if node.is_leaf or len(node.types) != 1 or not node.op.is_pure or node.op.is_barrier or not node.type.is_static:
         return False
     if (node in bound) != is_bound and node.operands:
         return False
     primitives = expanded(node.op, node.operand_types)
     return primitives is not None and not any(isinstance(n.op, REDUCTIONS) for n in primitives.nodes)
+
+
+def is_progression(node: Node) -> bool:
+    """Return whether a node is a small array of evenly spaced integers, such as the positions of codes in a byte.
+
+    A load computes them instead of reading them, so that kernels know them when they are compiled.
+    """
+    if not isinstance(node.op, Constant) or not 1 < node.op.value.array.size <= PROGRESSION_LIMIT:
+        return False
+    return progression_of(node.op.value.array) is not None
 
 
 def loop_of(members: Collection[Node], sources: Sequence[Value], weight: Value) -> FusedLoop:

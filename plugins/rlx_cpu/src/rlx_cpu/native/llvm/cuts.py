@@ -51,7 +51,7 @@ def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue |
         part: As for `is_larger`.
     """
     if cut.most:
-        yield from _by_value(b, size_of(b, cut, piece, part), 1, cut.most)
+        yield from by_value(b, size_of(b, cut, piece, part), 1, cut.most)
         return
     if len(cut.sizes) == 1:
         yield cut.size
@@ -68,7 +68,7 @@ def _part_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue) -> ir.LlvmValue:
     return piece if cut.lines == 1 else b.srem(piece, sized(b, cut.each))
 
 
-def _by_value(b: ir.IRBuilder, value: ir.LlvmValue, low: int, high: int) -> Iterator[int]:
+def by_value(b: ir.IRBuilder, value: ir.LlvmValue, low: int, high: int) -> Iterator[int]:
     """A branch for each number from `low` to `high`, of which the value is one."""
     if low == high:
         yield low
@@ -76,9 +76,9 @@ def _by_value(b: ir.IRBuilder, value: ir.LlvmValue, low: int, high: int) -> Iter
     middle = (low + high + 1) // 2
     with b.if_else(b.icmp_signed("<", value, index(middle))) as (below, above):
         with below:
-            yield from _by_value(b, value, low, middle - 1)
+            yield from by_value(b, value, low, middle - 1)
         with above:
-            yield from _by_value(b, value, middle, high)
+            yield from by_value(b, value, middle, high)
 
 
 def pieces_of(b: ir.IRBuilder, item: ir.LlvmValue, group: int, pieces: int) -> tuple[ir.LlvmValue, ir.LlvmValue]:

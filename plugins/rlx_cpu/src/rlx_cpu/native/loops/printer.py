@@ -20,6 +20,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.loops.nests import Loops
+from rlx_cpu.native.loops.panels import PanelLoops
 from rlx_cpu.native.loops.walk import Shape
 
 
@@ -69,9 +70,9 @@ class LlvmPrinter:
         A call for thread `i` of `parts` computes the part with index `i`. The last axis is the lane axis.
         """
         shape = Shape.of(kernel, self.isa, lane=len(kernel.extents) - 1)
-        assert shape.units % parts == 0 and not shape.keeps_rows and not kernel.has_check, "units are inside of parts"  # noqa: PT018
+        assert not shape.keeps_rows and not kernel.has_check, "the kernel is element-wise"  # noqa: PT018
         builder, *_ = starting(self.module, name)
-        Loops(builder, shape).write_units()
+        PanelLoops(builder, shape, parts).write()
         builder.ret_void()
         builder.function.linkage = "internal"
         return builder.function
