@@ -13,6 +13,7 @@ TYPES = {
     "i32": TensorProto.INT32,
     "i64": TensorProto.INT64,
     "bool": TensorProto.BOOL,
+    "i8": TensorProto.INT8,
     "u8": TensorProto.UINT8,
 }
 

@@ -113,7 +113,7 @@ def computed_weight(node: Node) -> Value | None:
     """
     if isinstance(node.op, MatMul) and node.op.acc_dtype is None:
         _, weight = node.present()
-        is_weight = weight.ndim == 2
+        is_weight = weight.ndim == 2 and weight.dtype.is_float  # products of integers read narrow operands themselves
     elif isinstance(node.op, Gather) and node.op.axis == 0 and node.op.batch_dims == 0:
         weight, _ = node.present()
         is_weight = reads_a_part(node)

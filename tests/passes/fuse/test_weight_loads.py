@@ -77,6 +77,7 @@ GATHERED: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
 APART: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
     "a weight as it is": (lambda x, w: mat_mul(x, w), {"w": "f32[32, 5]"}),
     "a weight made narrower": (lambda x, w: mat_mul(x.astype("f16"), w.astype("f16")), {"w": "f32[32, 5]"}),
+    "integers": (lambda x, w: mat_mul(x.astype("i32"), w.astype("i32")), W),
     "a sum": (lambda x, w: mat_mul(x, sum_axes(w.astype("f32"), axes=(0,))), {"w": "i8[2, 32, 5]"}),
     "a weight that is a result": (lambda x, w: (lambda d: (mat_mul(x, d), d))(w.astype("f32")), W),
     "a weight that something else reads": (

@@ -97,20 +97,36 @@ def dynamic_quantize(node: OnnxNode, x: Any) -> Any:
     return rlx.astype(rlx.astype(y, rlx.i32), rlx.u8), scale, rlx.astype(rlx.astype(zero, rlx.i32), rlx.u8)
 
 
-def _less(x: Any, zero: Any, *, rows: bool) -> Any:
-    """x less its zero point, which may be one for each row or column."""
-    wide = rlx.astype(x, rlx.i32)
-    if zero is None:
-        return wide
-    point = rlx.astype(zero, rlx.i32)
-    if rows and point.ndim == 1 and x.ndim > 1 and point.shape[0] != 1:
-        point = rlx.expand_dims(point, axis=-1)
-    return wide - point
+def _signed(x: Any, zero: Any, *, rows: bool) -> tuple[Any, Any]:
+    """Return codes as i8, and the zero point of those as i32, which may be one for each row or column; `None` if it is 0."""
+    dtype = dtype_of(x.dtype)
+    assert dtype in (rlx.i8, rlx.u8), "the checker of ONNX allows no others"
+    point = None if zero is None else rlx.astype(zero, rlx.i32)
+    if dtype is rlx.u8:
+        x = rlx.astype(rlx.bitwise_xor(x, np.uint8(128)), rlx.i8)
+        point = np.int32(-128) if point is None else point - 128
+    if point is None or (isinstance(point, np.ndarray) and not point.any()):
+        return x, None
+    is_column = rows and point.ndim == 1 and point.shape[0] != 1
+    return x, rlx.expand_dims(point, axis=-1) if is_column and x.ndim > 1 else point
+
+
+def exact_product(a: Any, a_zero: Any, b: Any, b_zero: Any) -> Any:
+    """Return (a - a_zero) @ (b - b_zero) as i32, modulo 2^32: the product of the codes, less what the zero points add to it."""
+    (a, p), (b, q) = _signed(a, a_zero, rows=True), _signed(b, b_zero, rows=False)
+    if min(a.ndim, b.ndim) < 2:
+        left, right = (rlx.astype(x, rlx.i32) for x in (a, b))
+        return rlx.matmul(left if p is None else left - p, right if q is None else right - q)
+    y = rlx.matmul(a, b, acc_dtype=rlx.i32)
+    columns = None if p is None else rlx.sum(rlx.astype(b, rlx.i32), axis=-2, keepdims=True)
+    if p is not None:
+        y = y - p * (columns if q is None else columns - q * b.shape[-2])
+    return y if q is None else y - q * rlx.sum(rlx.astype(a, rlx.i32), axis=-1, keepdims=True)
 
 
 @handles("MatMulInteger")
 def matmul_integer(node: OnnxNode, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
-    return rlx.matmul(_less(a, a_zero, rows=True), _less(b, b_zero, rows=False))
+    return exact_product(a, a_zero, b, b_zero)
 
 
 @handles("QLinearMatMul", takes_coded=True)
@@ -120,7 +136,7 @@ def quantized_matmul(
     if isinstance(y_zero, Coded):
         left, right = _plain(a) * rlx.astype(a_scale, rlx.f32), _plain(b) * rlx.astype(b_scale, rlx.f32)
         return quantized(node, rlx.matmul(left, right), y_scale, None, y_zero.element)
-    exact = rlx.matmul(_less(a, a_zero, rows=True), _less(b, b_zero, rows=False))
+    exact = exact_product(a, a_zero, b, b_zero)
     scale = _column(a_scale, a) * rlx.astype(b_scale, rlx.f32) / rlx.astype(y_scale, rlx.f32)
     return rounded(rlx.astype(exact, rlx.f32) * scale, y_zero)
 
