@@ -50,6 +50,7 @@ SCHEMES = (
         "q5_k": 13,
         "q6_k": 14,
     }
+    | {"iq2_xxs": 16, "iq2_xs": 17, "iq3_xxs": 18, "iq1_s": 19, "iq3_s": 21, "iq2_s": 22, "iq1_m": 29}
     | {"q8_k": 15, "iq4_nl": 20, "iq4_xs": 23, "tq1_0": 34, "tq2_0": 35, "mxfp4": 39}
 )
 """The standard schemes, each with its number in GGUF files."""

@@ -82,13 +82,14 @@ def quantize(
     Args:
         values: Finite numbers, such as a weight `[outputs, inputs]`.
         scheme: A name: `int8`, `int4`, `int8_asymmetric`, `int4_asymmetric`, `fp8_e4m3`, `fp8_e5m2`, `fp4_e2m1`, `nvfp4`,
-            `mxfp4`, `q4_0` to `q8_0`, `q2_k` to `q8_k`, `iq4_nl`, `iq4_xs`, `tq1_0`, `tq2_0`, or a name from a plugin.
+            `mxfp4`, `q4_0` to `q8_0`, `q2_k` to `q8_k`, `iq1_s` to `iq4_xs`, `tq1_0`, `tq2_0`, or a name from a plugin.
         block: Elements that share a scale, where the scheme leaves that open; the last axis for one scale for each row.
 
     Raises:
         ShapeError: The array has no axis or no elements, or its last axis is not a whole number of blocks.
         DtypeError: The values are not real numbers, or not all finite.
         UnknownNameError: No plugin provides the scheme.
+        PluginError: A package that the scheme needs is not installed.
 
     >>> weight = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)
     >>> rlx.quantization.quantize(weight, "q4_0")

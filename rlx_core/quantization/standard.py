@@ -1,6 +1,6 @@
 """The standard schemes by name."""
 
-from rlx_core.quantization import floating, ggml_blocks, ggml_superblocks, ggml_tables, integer
+from rlx_core.quantization import floating, ggml_blocks, ggml_grids, ggml_superblocks, ggml_tables, integer
 
 SCHEMES = {
     scheme.name: scheme
@@ -27,6 +27,13 @@ SCHEMES = {
         ggml_superblocks.Q8_K,
         ggml_tables.Iq4Nl,
         ggml_tables.Iq4Xs,
+        ggml_grids.Iq1S,
+        ggml_grids.Iq1M,
+        ggml_grids.Iq2Xxs,
+        ggml_grids.Iq2Xs,
+        ggml_grids.Iq2S,
+        ggml_grids.Iq3Xxs,
+        ggml_grids.Iq3S,
         ggml_tables.Tq1_0,
         ggml_tables.Tq2_0,
     )
