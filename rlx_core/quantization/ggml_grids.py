@@ -35,7 +35,7 @@ MAX_VECTORS = 1024
 """Vectors whose distances to all vectors of a table are computed at a time: they fit into a cache."""
 
 DELTA = 0.125
-"""What is added to the vectors of IQ1, or subtracted from them."""
+"""The offset of all elements of a vector of IQ1, of either sign."""
 
 
 @cache
@@ -114,7 +114,7 @@ class GridScheme(Scheme):
         return reshape(vectors, (*indices.shape[:-1], self.groups, 256 // self.groups))
 
     def integer_factors(self, factors: np.ndarray, unit: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the scale of each block, `f16[...]`, and the number of each factor; `unit` is that of a scale of 1."""
+        """Return the scale of each block, `f16[...]`, and the number of each factor; `unit` is the unit of a scale of 1."""
         d = (factors.max(-1) / ((2 * self.steps - 1) * unit)).astype(np.float16)
         numbers = np.rint((divided(factors, d.astype(np.float64)[..., None] * unit) - 1) / 2)
         return d, np.clip(numbers, 0, self.steps - 1).astype(np.int64)
@@ -379,14 +379,14 @@ class ShiftedGrid(GridScheme):
         grid = self.grid.astype(np.float64)
         scaled = divided(values, np.repeat(factors, 256 // self.groups, axis=-1))
         vectors = scaled.reshape(*values.shape[:-1], self.parts, -1, 8)
-        found = []
+        both = []
         for delta in (DELTA, -DELTA):
             indices = nearest(grid, vectors - delta)
-            found.append((indices, grid[indices] + delta))
-        errors = [np.square(vectors - chosen).sum((-1, -2)) for _, chosen in found]
+            both.append((indices, grid[indices] + delta))
+        errors = [np.square(vectors - chosen).sum((-1, -2)) for _, chosen in both]
         is_down = errors[1] < errors[0]
-        indices = np.where(is_down[..., None], found[1][0], found[0][0])
-        chosen = np.where(is_down[..., None, None], found[1][1], found[0][1])
+        indices = np.where(is_down[..., None], both[1][0], both[0][0])
+        chosen = np.where(is_down[..., None, None], both[1][1], both[0][1])
         outer = values.shape[:-1]
         return indices.reshape(*outer, -1), is_down.astype(np.int64), chosen.reshape(values.shape)
 

@@ -112,7 +112,7 @@ def _signed(x: Any, zero: Any, *, rows: bool) -> tuple[Any, Any]:
 
 
 def exact_product(a: Any, a_zero: Any, b: Any, b_zero: Any) -> Any:
-    """Return (a - a_zero) @ (b - b_zero) as i32, modulo 2^32: the product of the codes, less what the zero points add to it."""
+    """Return (a - a_zero) @ (b - b_zero) as i32, modulo 2^32: the product of the codes, corrected by the zero points."""
     (a, p), (b, q) = _signed(a, a_zero, rows=True), _signed(b, b_zero, rows=False)
     if min(a.ndim, b.ndim) < 2:
         left, right = (rlx.astype(x, rlx.i32) for x in (a, b))
