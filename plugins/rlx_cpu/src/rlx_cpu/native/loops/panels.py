@@ -62,10 +62,11 @@ class PanelLoops:
     def write(self) -> None:
         """Emit the part whose number is the second argument of the function."""
         b, shape, kernel = self.builder, self.shape, self.kernel
-        table, part, _ = b.function.args
+        table, number, _ = b.function.args
         buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8) for i in range(len(kernel.buffers))]
         values = KernelValues(b, shape, KernelBuffers(b, shape, buffers), {})
         place: dict[int, ir.LlvmValue] = {}
+        part: ir.LlvmValue = number
         for axis in reversed(range(self.part_axes)):
             place[axis] = b.urem(part, index(kernel.extents[axis]))
             part = b.udiv(part, index(kernel.extents[axis]))

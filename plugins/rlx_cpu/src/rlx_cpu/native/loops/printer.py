@@ -20,7 +20,6 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import starting
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.loops.nests import Loops
-from rlx_cpu.native.loops.panels import PanelLoops
 from rlx_cpu.native.loops.walk import Shape
 
 
@@ -69,6 +68,8 @@ class LlvmPrinter:
 
         A call for thread `i` of `parts` computes the part with index `i`. The last axis is the lane axis.
         """
+        from rlx_cpu.native.loops.panels import PanelLoops  # here, because few programs have loads
+
         shape = Shape.of(kernel, self.isa, lane=len(kernel.extents) - 1)
         assert not shape.keeps_rows and not kernel.has_check, "the kernel is element-wise"  # noqa: PT018
         builder, *_ = starting(self.module, name)
