@@ -15,6 +15,7 @@ import numpy as np
 
 from rlx_core.ir.dtypes import f32, u8
 from rlx_core.ir.schemes import Scheme, SchemeField
+from rlx_core.ops.array_search import take
 from rlx_core.ops.array_statistics import astype
 from rlx_core.ops.bitwise import bitwise_and, bitwise_left_shift, bitwise_right_shift
 from rlx_core.ops.comparison import equal, less, not_equal
@@ -51,7 +52,10 @@ class FloatFormat(NamedTuple):
         return int(2 ** (self.exponent + self.mantissa))
 
     def decode(self, codes: Any) -> Any:
-        """Return the numbers of codes, `f32` from `u8`; written in ops."""
+        """Return the numbers of codes, `f32` from `u8`; written in ops. Codes of few bits are looked up."""
+        if self.sign <= 8:
+            table = np.arange(2 * self.sign, dtype=np.uint8).view(self.numpy).astype(np.float32)
+            return take(table, astype(codes, "i32"), out_of_bounds="clip")
         wide = astype(codes, "u32")
         magnitude = bitwise_and(wide, np.uint32(self.sign - 1))
         exponent = bitwise_right_shift(magnitude, np.uint32(self.mantissa))
@@ -193,8 +197,9 @@ class Mxfp4(Fp4E2M1):
 
     def decode(self, fields: Mapping[str, Any]) -> Any:
         # GGML multiplies integers, which have no negative zero, by half of the power: 2**128 is no f32, and half of it is.
-        doubled = self.format.decode(self.unpacked(fields["codes"])) * np.float32(2) + np.float32(0)
-        return doubled * half_power(fields["exponent"])[..., None]
+        doubled = (2 * self.format.decode(np.arange(16, dtype=np.uint8))).astype(np.int8)
+        integers = take(doubled, astype(self.unpacked(fields["codes"]), "i32"), out_of_bounds="clip")
+        return astype(integers, "f32") * half_power(fields["exponent"])[..., None]
 
     def encode(self, values: np.ndarray) -> Mapping[str, np.ndarray]:
         _, exponent = np.frexp(np.abs(values).max(-1))  # the largest is f · 2**exponent, 0.5 ≤ f < 1; E2M1 reaches 2**2

@@ -32,7 +32,7 @@ ROUNDS = 4
 
 def levels_of(codes: Any) -> Any:
     """Return the levels of codes, `f32`; written in ops."""
-    return take(LEVELS.astype(np.float32), astype(codes, "i32"), out_of_bounds="clip")
+    return astype(take(LEVELS.astype(np.int8), astype(codes, "i32"), out_of_bounds="clip"), "f32")
 
 
 def nearest_levels(values: np.ndarray) -> np.ndarray:

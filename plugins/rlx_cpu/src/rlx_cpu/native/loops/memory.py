@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlx_core.codegen.loops import Load, Store
+from rlx_core.codegen.loops import Bound, Load, Store
 from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir, narrow
@@ -26,8 +26,9 @@ from rlx_cpu.native.llvm.build import (
     store_lanes,
 )
 from rlx_cpu.native.llvm.ir.numbers import constant, width
+from rlx_cpu.native.llvm.lookups import has_lookup, lookup
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
-from rlx_cpu.native.llvm.sizes import Unsized, sized
+from rlx_cpu.native.llvm.sizes import Unsized, is_known, sized
 from rlx_cpu.native.loops.walk import Position, Shape
 
 
@@ -79,6 +80,9 @@ class KernelBuffers:
     def _load(self, term: Load, position: Position, moved: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         b, lanes, dtype = self.builder, self.shape.lanes, term.dtype
         place = self.place(term, position)
+        entries = self._entries(term, moved)
+        if entries is not None:
+            return self.to_register(dtype, lookup(b, self.shape.isa, dtype, place, entries, moved[0], lanes))
         spread: ir.LlvmValue | None = None
         for index, (_, stride) in zip(moved, term.dynamic, strict=True):
             step = b.mul(index, splat(b, sized(b, stride), width(index)))
@@ -105,6 +109,16 @@ class KernelBuffers:
                 one = address(b, one, b.extract_element(spread, ir.LlvmConstant(I32, k)))
             vector = b.insert_element(vector, b.load(one, typ=memory_type(dtype), align=align), ir.LlvmConstant(I32, k))
         return self.to_register(dtype, vector)
+
+    def _entries(self, term: Load, moved: Sequence[ir.LlvmValue]) -> int | None:
+        """Return the size of a small table of which each lane reads an entry, if instructions of the set look it up."""
+        if len(moved) != 1 or width(moved[0]) == 1 or any(term.strides):
+            return None
+        (number, stride), *_ = term.dynamic
+        bound = self.shape.kernel.values[number]
+        if stride != term.dtype.itemsize or not isinstance(bound, Bound) or not is_known(bound.size):
+            return None
+        return bound.size if has_lookup(self.shape.isa, term.dtype, bound.size) else None
 
     def is_paired(self, access: Load | Store) -> bool:
         """Return whether an access is of one part of complex elements that lie one after another."""
