@@ -6,6 +6,7 @@ writes `__init__.pyi` of `rlx_core` and of `rlx_core.ops`. A public name is impo
 follow it; and the function of an op takes whatever its class declares, which only running code knows. In a signature,
 operands are `ArrayLike`, results are `Array`, and an attribute has the type that its field (or the field's converter)
 takes. In `rlx_core.ops`, where rules are written, operands are traced values, and the functions are those of the modules.
+A function that no rule calls has the types of users itself, so its signature and its docstring are not repeated.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def _core() -> str:
     for name in sorted(public):
         module, attribute = place_of(public, name)
         member = found_at(module, attribute)
-        if name in FUNCTIONS and name not in CORE and (isinstance(member, OpFunction) or inspect.isfunction(member)):
+        if name not in CORE and (isinstance(member, OpFunction) or _is_for_rules(member)):
             defined.append(_function(writer, name, member))
         else:
             imported.append(_import(module, attribute, name))
@@ -147,6 +148,11 @@ def _core() -> str:
     head = ["import builtins\n"] if writer.shadowed else []
     lines = [*head, *sorted(f"{line}\n" for line in {*imported, *needed}), "\n__version__: str\n\n"]
     return _HEADER + _TYPES + "".join(lines) + "\n".join(defined)
+
+
+def _is_for_rules(member: Any) -> bool:
+    """Return whether a name is a function that rules call as well: its result is annotated `Any`."""
+    return inspect.isfunction(member) and "Any" in str(inspect.signature(member).return_annotation)
 
 
 def _function(writer: Writer, name: str, function: Any) -> str:
@@ -164,7 +170,7 @@ def _function(writer: Writer, name: str, function: Any) -> str:
 
 
 def _of_function(writer: Writer, function: Callable[..., Any]) -> tuple[list[str], str]:
-    hints = typing.get_type_hints(function)
+    hints = typing.get_type_hints(function, localns={"DTypeLike": DType | str})
     signature = inspect.signature(function)
     rows = []
     for parameter in signature.parameters.values():
