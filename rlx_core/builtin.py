@@ -6,6 +6,7 @@ Everything here is a name and an address; nothing is imported before it is used.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from rlx_core.contributions import (
     BlockSpec,
@@ -63,165 +64,154 @@ def rlx_schemes() -> Iterator[SchemeSpec]:
         yield SchemeSpec(f"rlx.{name}", load, ggml_id=ggml_id)
 
 
+def _pass(name: str, place: str, summary: str, ops: str = "", stage: Literal["hir"] | None = None) -> PassSpec:
+    """Return the record of a pass of the core; `ops` are names of standard ops, without which it changes nothing."""
+    names = [f"rlx.{op}" for op in ops.split()]
+    return PassSpec(f"rlx.{name}", f"rlx_core.{place}", summary=summary, stage=stage, ops=names)
+
+
+PRODUCTS = "matmul fused_matmul_bias_act folded_matmul fused_matmul_prologue"
+"""Products that may compute an element-wise region."""
+
+
 @hookimpl
 def rlx_passes() -> list[PassSpec]:
     """The passes of the core."""
     return [
-        PassSpec("rlx.lower-hir", "rlx_core.passes.lower_hir:LowerHir", summary="Blocks become ops.", stage="hir"),
-        PassSpec(
-            "rlx.inline-calls", "rlx_core.passes.inline_calls:InlineCalls", summary="Calls become nodes in place."
+        _pass("lower-hir", "passes.lower_hir:LowerHir", "Blocks become ops.", stage="hir"),
+        _pass("inline-calls", "passes.inline_calls:InlineCalls", "Calls become nodes in place."),
+        _pass("canonicalize", "passes.canonicalize:Canonicalize", "One spelling of everything."),
+        _pass("fold-constants", "passes.fold_constants:FoldConstants", "What is constant is computed now."),
+        _pass("cse", "passes.cse:CommonSubexpressions", "Equal expressions are computed once."),
+        _pass(
+            "merge-loops",
+            "passes.merge_loops:MergeLoops",
+            "A loop whose states another goes through is part of it.",
+            "while",
         ),
-        PassSpec(
-            "rlx.canonicalize", "rlx_core.passes.canonicalize:Canonicalize", summary="One spelling of everything."
+        _pass(
+            "reuse-from-loops",
+            "passes.reuse_from_loops:ReuseFromLoops",
+            "What an earlier loop computed is not computed again.",
+            "scan",
         ),
-        PassSpec(
-            "rlx.fold-constants",
-            "rlx_core.passes.fold_constants:FoldConstants",
-            summary="What is constant is computed now.",
+        _pass(
+            "hoist-from-loops",
+            "passes.hoist_from_loops:HoistFromLoops",
+            "What no step of a loop changes is computed before it.",
+            "scan",
         ),
-        PassSpec("rlx.cse", "rlx_core.passes.cse:CommonSubexpressions", summary="Equal expressions are computed once."),
-        PassSpec(
-            "rlx.merge-loops",
-            "rlx_core.passes.merge_loops:MergeLoops",
-            summary="A loop whose states another goes through is part of it.",
-            ops=["rlx.while"],
+        _pass("dead-code", "passes.dead_code:DeadCode", "What nothing needs is dropped."),
+        _pass("promote-params", "passes.promote_params:PromoteParams", "Parameters become inputs."),
+        _pass(
+            "legalize-broadcast",
+            "passes.legalize_broadcast:LegalizeBroadcast",
+            "Broadcasting is written out for targets that want equal shapes.",
         ),
-        PassSpec(
-            "rlx.reuse-from-loops",
-            "rlx_core.passes.reuse_from_loops:ReuseFromLoops",
-            summary="What an earlier loop computed is not computed again.",
-            ops=["rlx.scan"],
+        _pass(
+            "recognise-softmax",
+            "passes.recognise.softmax:RecogniseSoftmax",
+            "Exponentials over their sum are a softmax.",
+            "exp",
         ),
-        PassSpec(
-            "rlx.hoist-from-loops",
-            "rlx_core.passes.hoist_from_loops:HoistFromLoops",
-            summary="What no step of a loop changes is computed before it.",
-            ops=["rlx.scan"],
+        _pass(
+            "recognise-norms",
+            "passes.recognise.norms:RecogniseNorms",
+            "Statistics and roots are norms.",
+            "sqrt rsqrt layer_norm rms_norm",
         ),
-        PassSpec("rlx.dead-code", "rlx_core.passes.dead_code:DeadCode", summary="What nothing needs is dropped."),
-        PassSpec(
-            "rlx.promote-params", "rlx_core.passes.promote_params:PromoteParams", summary="Parameters become inputs."
+        _pass(
+            "recognise-gelu",
+            "passes.recognise.gelu:RecogniseGelu",
+            "The two formulas of GELU, and silu.",
+            "erf erfc tanh sigmoid",
         ),
-        PassSpec(
-            "rlx.legalize-broadcast",
-            "rlx_core.passes.legalize_broadcast:LegalizeBroadcast",
-            summary="Broadcasting is written out for targets that want equal shapes.",
+        _pass(
+            "recognise-attention",
+            "passes.recognise.attention:RecogniseAttention",
+            "Products around a softmax are attention.",
+            "softmax attention",
         ),
-        PassSpec(
-            "rlx.recognise-softmax",
-            "rlx_core.passes.recognise.softmax:RecogniseSoftmax",
-            summary="Exponentials over their sum are a softmax.",
-            ops=["rlx.exp"],
+        _pass(
+            "fuse-matmul-bias-act",
+            "passes.fuse.matmul_bias_act:FuseMatMulBiasAct",
+            "A product, its bias and its activation.",
+            "matmul fused_matmul_bias_act",
         ),
-        PassSpec(
-            "rlx.recognise-norms",
-            "rlx_core.passes.recognise.norms:RecogniseNorms",
-            summary="Statistics and roots are norms.",
-            ops=["rlx.sqrt", "rlx.rsqrt", "rlx.layer_norm", "rlx.rms_norm"],
+        _pass(
+            "fuse-conv-batch-norm",
+            "passes.fuse.conv_batch_norm:FuseConvBatchNorm",
+            "A convolution and the batch norm with given statistics after it.",
+            "batch_norm_inference",
         ),
-        PassSpec(
-            "rlx.recognise-gelu",
-            "rlx_core.passes.recognise.gelu:RecogniseGelu",
-            summary="The two formulas of GELU, and silu.",
-            ops=["rlx.erf", "rlx.erfc", "rlx.tanh", "rlx.sigmoid"],
+        _pass(
+            "fuse-residual-norm",
+            "passes.fuse.residual_norm:FuseResidualNorm",
+            "A residual sum and its norm.",
+            "layer_norm rms_norm",
         ),
-        PassSpec(
-            "rlx.recognise-attention",
-            "rlx_core.passes.recognise.attention:RecogniseAttention",
-            summary="Products around a softmax are attention.",
-            ops=["rlx.softmax", "rlx.attention"],
+        _pass("fuse-swiglu", "passes.fuse.swiglu:FuseSwiGLU", "The gated unit of halves or of two products.", "silu"),
+        _pass(
+            "fuse-shared-input-matmul",
+            "passes.fuse.shared_input_matmul:FuseSharedInputMatMul",
+            "Products of one value with several weights.",
+            "matmul fused_matmul_bias_act",
         ),
-        PassSpec(
-            "rlx.fuse-matmul-bias-act",
-            "rlx_core.passes.fuse.matmul_bias_act:FuseMatMulBiasAct",
-            summary="A product, its bias and its activation.",
-            ops=["rlx.matmul", "rlx.fused_matmul_bias_act"],
+        _pass(
+            "fuse-softmax-cross-entropy",
+            "passes.fuse.softmax_cross_entropy:FuseSoftmaxCrossEntropy",
+            "A log-softmax read at labels.",
+            "log log_sum_exp log_softmax",
         ),
-        PassSpec(
-            "rlx.fuse-conv-batch-norm",
-            "rlx_core.passes.fuse.conv_batch_norm:FuseConvBatchNorm",
-            summary="A convolution and the batch norm with given statistics after it.",
-            ops=["rlx.batch_norm_inference"],
+        _pass(
+            "mark-elementwise-regions",
+            "passes.fuse.mark_elementwise_regions:MarkElementwiseRegions",
+            "Chains of element-wise ops become one op.",
         ),
-        PassSpec(
-            "rlx.fuse-residual-norm",
-            "rlx_core.passes.fuse.residual_norm:FuseResidualNorm",
-            summary="A residual sum and its norm.",
-            ops=["rlx.layer_norm", "rlx.rms_norm"],
+        _pass(
+            "channels-last",
+            "passes.fuse.channels_last:ChannelsLast",
+            "Convolutions, and what lies between them, with their channels last.",
+            "conv conv_backward_input conv_backward_weight conv_transpose",
         ),
-        PassSpec(
-            "rlx.fuse-swiglu",
-            "rlx_core.passes.fuse.swiglu:FuseSwiGLU",
-            summary="The gated unit of halves or of two products.",
-            ops=["rlx.silu"],
+        _pass(
+            "sink-reshapes",
+            "passes.fuse.sink_reshapes:SinkReshapes",
+            "Regions in the dims of the product that they read through a reshape.",
+            PRODUCTS,
         ),
-        PassSpec(
-            "rlx.fuse-shared-input-matmul",
-            "rlx_core.passes.fuse.shared_input_matmul:FuseSharedInputMatMul",
-            summary="Products of one value with several weights.",
-            ops=["rlx.matmul", "rlx.fused_matmul_bias_act"],
+        _pass(
+            "fuse-product-sums",
+            "passes.fuse.product_sums:FuseProductSums",
+            "A product and the sums of a factor, by a library.",
+            "matmul fused_matmul_epilogue",
         ),
-        PassSpec(
-            "rlx.fuse-softmax-cross-entropy",
-            "rlx_core.passes.fuse.softmax_cross_entropy:FuseSoftmaxCrossEntropy",
-            summary="A log-softmax read at labels.",
-            ops=["rlx.log", "rlx.log_sum_exp", "rlx.log_softmax"],
+        _pass(
+            "fuse-weight-loads",
+            "passes.fuse.weight_loads:FuseWeightLoads",
+            "Products and gathers with the computation of their weights from narrower data.",
+            "gather matmul",
         ),
-        PassSpec(
-            "rlx.mark-elementwise-regions",
-            "rlx_core.passes.fuse.mark_elementwise_regions:MarkElementwiseRegions",
-            summary="Chains of element-wise ops become one op.",
+        _pass(
+            "fuse-matmul-epilogue",
+            "passes.fuse.matmul_epilogue:FuseMatMulEpilogue",
+            "A product and the element-wise region after it.",
+            PRODUCTS,
         ),
-        PassSpec(
-            "rlx.channels-last",
-            "rlx_core.passes.fuse.channels_last:ChannelsLast",
-            summary="Convolutions, and what lies between them, with their channels last.",
-            ops=["rlx.conv", "rlx.conv_backward_input", "rlx.conv_backward_weight", "rlx.conv_transpose"],
+        _pass("fuse-loops", "passes.fuse.loops:FuseLoops", "Neighbouring loop nests become one."),
+        _pass(
+            "unfuse-regions",
+            "passes.fuse.unfuse_regions:UnfuseRegions",
+            "Element-wise regions become chains again.",
+            "elementwise_region",
         ),
-        PassSpec(
-            "rlx.sink-reshapes",
-            "rlx_core.passes.fuse.sink_reshapes:SinkReshapes",
-            summary="Regions in the dims of the product that they read through a reshape.",
-            ops=PRODUCTS,
+        _pass(
+            "clip-regions",
+            "passes.fuse.unfuse_regions:ClipRegions",
+            "Regions above the limits become chains again.",
+            "elementwise_region",
         ),
-        PassSpec(
-            "rlx.fuse-product-sums",
-            "rlx_core.passes.fuse.product_sums:FuseProductSums",
-            summary="A product and the sums of a factor, by a library.",
-            ops=["rlx.matmul", "rlx.fused_matmul_epilogue"],
-        ),
-        PassSpec(
-            "rlx.fuse-weight-loads",
-            "rlx_core.passes.fuse.weight_loads:FuseWeightLoads",
-            summary="Products and gathers with the computation of their weights from narrower data.",
-            ops=["rlx.gather", "rlx.matmul"],
-        ),
-        PassSpec(
-            "rlx.fuse-matmul-epilogue",
-            "rlx_core.passes.fuse.matmul_epilogue:FuseMatMulEpilogue",
-            summary="A product and the element-wise region after it.",
-            ops=PRODUCTS,
-        ),
-        PassSpec(
-            "rlx.fuse-loops",
-            "rlx_core.passes.fuse.loops:FuseLoops",
-            summary="Neighbouring loop nests become one.",
-        ),
-        PassSpec(
-            "rlx.unfuse-regions",
-            "rlx_core.passes.fuse.unfuse_regions:UnfuseRegions",
-            summary="Element-wise regions become chains again.",
-            ops=["rlx.elementwise_region"],
-        ),
-        PassSpec(
-            "rlx.clip-regions",
-            "rlx_core.passes.fuse.unfuse_regions:ClipRegions",
-            summary="Regions above the limits become chains again.",
-            ops=["rlx.elementwise_region"],
-        ),
-        PassSpec(
-            "rlx.legalize", "rlx_core.pipeline.legalize:Legalize", summary="Everything gets a kernel of the target."
-        ),
+        _pass("legalize", "pipeline.legalize:Legalize", "Everything gets a kernel of the target."),
     ]
 
 
@@ -253,9 +243,6 @@ def rlx_exporters() -> list[ExporterSpec]:
         ExporterSpec("rlx.package", "rlx_core.files.packages.packing:export_file", suffixes=[".rlxpack"]),
     ]
 
-
-PRODUCTS = ("rlx.matmul", "rlx.fused_matmul_bias_act", "rlx.folded_matmul", "rlx.fused_matmul_prologue")
-"""Products that may compute an element-wise region."""
 
 CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 
@@ -290,28 +277,15 @@ the loops around them."""
 @hookimpl
 def rlx_pipelines() -> list[PipelineSpec]:
     """Return the default pipelines, in the order of their passes."""
+    stages = {
+        "forward": [*FORWARD],
+        "hir": ["inline-calls", "lower-hir"],
+        "mir": ["inline-calls", "canonicalize", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
+    }
+    training = "The same for a step of training, whose parameters change on every run."
+    unchanged = {"hir": ["lower-hir"], "mir": ["legalize", "dead-code"]}
     return [
-        PipelineSpec(
-            "rlx.inference",
-            {
-                "forward": [*FORWARD],
-                "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
-            },
-            summary="Everything that keeps results and makes them faster.",
-        ),
-        PipelineSpec(
-            "rlx.training",
-            {
-                "forward": [*FORWARD],
-                "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
-            },
-            summary="The same for a step of training, whose parameters change on every run.",
-        ),
-        PipelineSpec(
-            "rlx.none",
-            {"hir": ["lower-hir"], "mir": ["legalize", "dead-code"]},
-            summary="Only what a program needs to run at all.",
-        ),
+        PipelineSpec("rlx.inference", stages, summary="Everything that keeps results and makes them faster."),
+        PipelineSpec("rlx.training", stages, summary=training),
+        PipelineSpec("rlx.none", unchanged, summary="Only what a program needs to run at all."),
     ]
