@@ -4,249 +4,118 @@ from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
 import builtins
-from rlx_core import debug as debug
-from rlx_core import fft as fft
-from rlx_core import linalg as linalg
-from rlx_core import nn as nn
-from rlx_core import optim as optim
-from rlx_core import quantization as quantization
-from rlx_core import random as random
-from rlx_core import special as special
+from rlx_core import (
+    debug as debug, fft as fft, linalg as linalg, nn as nn, optim as optim, quantization as quantization,
+    random as random, special as special
+)
 from rlx_core.builder import GraphBuilder as GraphBuilder
-from rlx_core.files.load_save import from_bytes as from_bytes
-from rlx_core.files.load_save import load as load
-from rlx_core.files.load_save import save as save
-from rlx_core.files.load_save import to_bytes as to_bytes
+from rlx_core.files.load_save import from_bytes as from_bytes, load as load, save as save, to_bytes as to_bytes
 from rlx_core.files.packages.packing import package as package
 from rlx_core.functions import checkpoint_policies as checkpoint_policies
 from rlx_core.functions.callbacks import pure_callback as pure_callback
-from rlx_core.functions.checkpoint import checkpoint as checkpoint
-from rlx_core.functions.checkpoint import checkpoint_name as checkpoint_name
-from rlx_core.functions.control.calls import associative_scan as associative_scan
-from rlx_core.functions.control.calls import cond as cond
-from rlx_core.functions.control.calls import fori_loop as fori_loop
-from rlx_core.functions.control.calls import map as map
-from rlx_core.functions.control.calls import scan as scan
-from rlx_core.functions.control.calls import switch as switch
-from rlx_core.functions.control.calls import while_loop as while_loop
+from rlx_core.functions.checkpoint import checkpoint as checkpoint, checkpoint_name as checkpoint_name
+from rlx_core.functions.control.calls import (
+    associative_scan as associative_scan, cond as cond, fori_loop as fori_loop, map as map, scan as scan,
+    switch as switch, while_loop as while_loop
+)
 from rlx_core.functions.custom_jvp import custom_jvp as custom_jvp
 from rlx_core.functions.custom_vjp import custom_vjp as custom_vjp
 from rlx_core.functions.forward_backward import forward_backward as forward_backward
 from rlx_core.functions.model import Model as Model
 from rlx_core.functions.profiling import profile as profile
 from rlx_core.functions.training import train_step as train_step
-from rlx_core.functions.transforms import eval_shape as eval_shape
-from rlx_core.functions.transforms import grad as grad
-from rlx_core.functions.transforms import hessian as hessian
-from rlx_core.functions.transforms import hvp as hvp
-from rlx_core.functions.transforms import jacfwd as jacfwd
-from rlx_core.functions.transforms import jacrev as jacrev
-from rlx_core.functions.transforms import jvp as jvp
-from rlx_core.functions.transforms import linearize as linearize
-from rlx_core.functions.transforms import trace as trace
-from rlx_core.functions.transforms import value_and_grad as value_and_grad
-from rlx_core.functions.transforms import vjp as vjp
-from rlx_core.functions.transforms import vmap as vmap
-from rlx_core.ir.dims import Dim
-from rlx_core.ir.dims import symbol as symbol
-from rlx_core.ir.dtypes import DType
-from rlx_core.ir.dtypes import bf16 as bf16
-from rlx_core.ir.dtypes import bf16 as bfloat16
-from rlx_core.ir.dtypes import bool_ as bool
-from rlx_core.ir.dtypes import bool_ as bool_
-from rlx_core.ir.dtypes import c128 as c128
-from rlx_core.ir.dtypes import c128 as complex128
-from rlx_core.ir.dtypes import c64 as c64
-from rlx_core.ir.dtypes import c64 as complex64
-from rlx_core.ir.dtypes import f16 as f16
-from rlx_core.ir.dtypes import f16 as float16
-from rlx_core.ir.dtypes import f32 as f32
-from rlx_core.ir.dtypes import f32 as float32
-from rlx_core.ir.dtypes import f64 as f64
-from rlx_core.ir.dtypes import f64 as float64
-from rlx_core.ir.dtypes import i16 as i16
-from rlx_core.ir.dtypes import i16 as int16
-from rlx_core.ir.dtypes import i32 as i32
-from rlx_core.ir.dtypes import i32 as int32
-from rlx_core.ir.dtypes import i64 as i64
-from rlx_core.ir.dtypes import i64 as int64
-from rlx_core.ir.dtypes import i8 as i8
-from rlx_core.ir.dtypes import i8 as int8
-from rlx_core.ir.dtypes import u16 as u16
-from rlx_core.ir.dtypes import u16 as uint16
-from rlx_core.ir.dtypes import u32 as u32
-from rlx_core.ir.dtypes import u32 as uint32
-from rlx_core.ir.dtypes import u64 as u64
-from rlx_core.ir.dtypes import u64 as uint64
-from rlx_core.ir.dtypes import u8 as u8
-from rlx_core.ir.dtypes import u8 as uint8
-from rlx_core.ir.graph import Graph as Graph
-from rlx_core.ir.graph import Value as Value
+from rlx_core.functions.transforms import (
+    eval_shape as eval_shape, grad as grad, hessian as hessian, hvp as hvp, jacfwd as jacfwd, jacrev as jacrev,
+    jvp as jvp, linearize as linearize, trace as trace, value_and_grad as value_and_grad, vjp as vjp, vmap as vmap
+)
+from rlx_core.ir.dims import Dim, symbol as symbol
+from rlx_core.ir.dtypes import (
+    DType, bf16 as bf16, bf16 as bfloat16, bool_ as bool, bool_ as bool_, c128 as c128, c128 as complex128, c64 as c64,
+    c64 as complex64, f16 as f16, f16 as float16, f32 as f32, f32 as float32, f64 as f64, f64 as float64, i16 as i16,
+    i16 as int16, i32 as i32, i32 as int32, i64 as i64, i64 as int64, i8 as i8, i8 as int8, u16 as u16, u16 as uint16,
+    u32 as u32, u32 as uint32, u64 as u64, u64 as uint64, u8 as u8, u8 as uint8
+)
+from rlx_core.ir.graph import Graph as Graph, Value as Value
 from rlx_core.ir.interpret import interpret as interpret
-from rlx_core.ir.types import TensorType as TensorType
-from rlx_core.ir.types import spec as spec
-from rlx_core.nn.activations import gelu as gelu
-from rlx_core.nn.activations import leaky_relu as leaky_relu
-from rlx_core.nn.attending import attention as attention
-from rlx_core.nn.attending import rope as rope
+from rlx_core.ir.types import TensorType as TensorType, spec as spec
+from rlx_core.nn.activations import gelu as gelu, leaky_relu as leaky_relu
+from rlx_core.nn.attending import attention as attention, rope as rope
 from rlx_core.nn.layers import one_hot as one_hot
-from rlx_core.nn.normalization import batch_norm as batch_norm
-from rlx_core.nn.normalization import batch_norm_inference as batch_norm_inference
-from rlx_core.nn.normalization import group_norm as group_norm
-from rlx_core.nn.normalization import layer_norm as layer_norm
-from rlx_core.nn.normalization import rms_norm as rms_norm
-from rlx_core.ops.array_creation import arange as arange
-from rlx_core.ops.array_creation import asarray as asarray
-from rlx_core.ops.array_creation import empty as empty
-from rlx_core.ops.array_creation import empty_like as empty_like
-from rlx_core.ops.array_creation import eye as eye
-from rlx_core.ops.array_creation import from_dlpack as from_dlpack
-from rlx_core.ops.array_creation import linspace as linspace
-from rlx_core.ops.array_creation import meshgrid as meshgrid
-from rlx_core.ops.array_elementwise import ceil as ceil
-from rlx_core.ops.array_elementwise import clip as clip
-from rlx_core.ops.array_elementwise import conj as conj
-from rlx_core.ops.array_elementwise import conjugate as conjugate
-from rlx_core.ops.array_elementwise import floor as floor
-from rlx_core.ops.array_elementwise import imag as imag
-from rlx_core.ops.array_elementwise import positive as positive
-from rlx_core.ops.array_elementwise import real as real
-from rlx_core.ops.array_elementwise import round as round
-from rlx_core.ops.array_elementwise import trunc as trunc
-from rlx_core.ops.array_indexing import gather as gather
-from rlx_core.ops.array_indexing import gather_nd as gather_nd
-from rlx_core.ops.array_indexing import put_along_axis as put_along_axis
-from rlx_core.ops.array_indexing import scatter as scatter
-from rlx_core.ops.array_indexing import scatter_add as scatter_add
-from rlx_core.ops.array_indexing import scatter_nd as scatter_nd
-from rlx_core.ops.array_info import API_VERSION as __array_api_version__
-from rlx_core.ops.array_info import can_cast as can_cast
-from rlx_core.ops.array_info import e as e
-from rlx_core.ops.array_info import finfo as finfo
-from rlx_core.ops.array_info import iinfo as iinfo
-from rlx_core.ops.array_info import inf as inf
-from rlx_core.ops.array_info import isdtype as isdtype
-from rlx_core.ops.array_info import namespace_info as __array_namespace_info__
-from rlx_core.ops.array_info import nan as nan
-from rlx_core.ops.array_info import newaxis as newaxis
-from rlx_core.ops.array_info import pi as pi
-from rlx_core.ops.array_info import result_type as result_type
-from rlx_core.ops.array_search import argmax as argmax
-from rlx_core.ops.array_search import argmin as argmin
-from rlx_core.ops.array_search import argsort as argsort
-from rlx_core.ops.array_search import nonzero as nonzero
-from rlx_core.ops.array_search import searchsorted as searchsorted
-from rlx_core.ops.array_search import sort as sort
-from rlx_core.ops.array_search import take as take
-from rlx_core.ops.array_search import take_along_axis as take_along_axis
-from rlx_core.ops.array_search import top_k as top_k
-from rlx_core.ops.array_search import unique_all as unique_all
-from rlx_core.ops.array_search import unique_counts as unique_counts
-from rlx_core.ops.array_search import unique_inverse as unique_inverse
-from rlx_core.ops.array_search import unique_values as unique_values
-from rlx_core.ops.array_shapes import broadcast_arrays as broadcast_arrays
-from rlx_core.ops.array_shapes import broadcast_to as broadcast_to
-from rlx_core.ops.array_shapes import diag as diag
-from rlx_core.ops.array_shapes import diagonal as diagonal
-from rlx_core.ops.array_shapes import expand_dims as expand_dims
-from rlx_core.ops.array_shapes import flip as flip
-from rlx_core.ops.array_shapes import matrix_transpose as matrix_transpose
-from rlx_core.ops.array_shapes import moveaxis as moveaxis
-from rlx_core.ops.array_shapes import pad as pad
-from rlx_core.ops.array_shapes import permute_dims as permute_dims
-from rlx_core.ops.array_shapes import repeat as repeat
-from rlx_core.ops.array_shapes import reshape as reshape
-from rlx_core.ops.array_shapes import roll as roll
-from rlx_core.ops.array_shapes import split as split
-from rlx_core.ops.array_shapes import squeeze as squeeze
-from rlx_core.ops.array_shapes import stack as stack
-from rlx_core.ops.array_shapes import swapaxes as swapaxes
-from rlx_core.ops.array_shapes import tile as tile
-from rlx_core.ops.array_shapes import unstack as unstack
-from rlx_core.ops.array_statistics import all as all
-from rlx_core.ops.array_statistics import any as any
-from rlx_core.ops.array_statistics import astype as astype
-from rlx_core.ops.array_statistics import count_nonzero as count_nonzero
-from rlx_core.ops.array_statistics import cumulative_logsumexp as cumulative_logsumexp
-from rlx_core.ops.array_statistics import cumulative_max as cumulative_max
-from rlx_core.ops.array_statistics import cumulative_min as cumulative_min
-from rlx_core.ops.array_statistics import cumulative_prod as cumulative_prod
-from rlx_core.ops.array_statistics import cumulative_sum as cumulative_sum
-from rlx_core.ops.array_statistics import diff as diff
-from rlx_core.ops.array_statistics import logsumexp as logsumexp
-from rlx_core.ops.array_statistics import max as max
-from rlx_core.ops.array_statistics import mean as mean
-from rlx_core.ops.array_statistics import min as min
-from rlx_core.ops.array_statistics import prod as prod
-from rlx_core.ops.array_statistics import std as std
-from rlx_core.ops.array_statistics import sum as sum
-from rlx_core.ops.array_statistics import var as var
+from rlx_core.nn.normalization import (
+    batch_norm as batch_norm, batch_norm_inference as batch_norm_inference, group_norm as group_norm,
+    layer_norm as layer_norm, rms_norm as rms_norm
+)
+from rlx_core.ops.array_creation import (
+    arange as arange, asarray as asarray, empty as empty, empty_like as empty_like, eye as eye,
+    from_dlpack as from_dlpack, linspace as linspace, meshgrid as meshgrid
+)
+from rlx_core.ops.array_elementwise import (
+    ceil as ceil, clip as clip, conj as conj, conjugate as conjugate, floor as floor, imag as imag,
+    positive as positive, real as real, round as round, trunc as trunc
+)
+from rlx_core.ops.array_indexing import (
+    gather as gather, gather_nd as gather_nd, put_along_axis as put_along_axis, scatter as scatter,
+    scatter_add as scatter_add, scatter_nd as scatter_nd
+)
+from rlx_core.ops.array_info import (
+    API_VERSION as __array_api_version__, can_cast as can_cast, e as e, finfo as finfo, iinfo as iinfo, inf as inf,
+    isdtype as isdtype, namespace_info as __array_namespace_info__, nan as nan, newaxis as newaxis, pi as pi,
+    result_type as result_type
+)
+from rlx_core.ops.array_search import (
+    argmax as argmax, argmin as argmin, argsort as argsort, nonzero as nonzero, searchsorted as searchsorted,
+    sort as sort, take as take, take_along_axis as take_along_axis, top_k as top_k, unique_all as unique_all,
+    unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values
+)
+from rlx_core.ops.array_shapes import (
+    broadcast_arrays as broadcast_arrays, broadcast_to as broadcast_to, diag as diag, diagonal as diagonal,
+    expand_dims as expand_dims, flip as flip, matrix_transpose as matrix_transpose, moveaxis as moveaxis, pad as pad,
+    permute_dims as permute_dims, repeat as repeat, reshape as reshape, roll as roll, split as split,
+    squeeze as squeeze, stack as stack, swapaxes as swapaxes, tile as tile, unstack as unstack
+)
+from rlx_core.ops.array_statistics import (
+    all as all, any as any, astype as astype, count_nonzero as count_nonzero,
+    cumulative_logsumexp as cumulative_logsumexp, cumulative_max as cumulative_max, cumulative_min as cumulative_min,
+    cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum, diff as diff, logsumexp as logsumexp,
+    max as max, mean as mean, min as min, prod as prod, std as std, sum as sum, var as var
+)
 from rlx_core.ops.at import at as at
-from rlx_core.ops.collectives import axis_index as axis_index
-from rlx_core.ops.collectives import axis_size as axis_size
-from rlx_core.ops.collectives import pmax as pmax
-from rlx_core.ops.collectives import pmean as pmean
-from rlx_core.ops.collectives import pmin as pmin
-from rlx_core.ops.collectives import psum as psum
-from rlx_core.ops.numeric.bins import bincount as bincount
-from rlx_core.ops.numeric.bins import histogram as histogram
-from rlx_core.ops.numeric.bins import segment_max as segment_max
-from rlx_core.ops.numeric.bins import segment_mean as segment_mean
-from rlx_core.ops.numeric.bins import segment_min as segment_min
-from rlx_core.ops.numeric.bins import segment_prod as segment_prod
-from rlx_core.ops.numeric.bins import segment_sum as segment_sum
-from rlx_core.ops.numeric.elementwise import allclose as allclose
-from rlx_core.ops.numeric.elementwise import angle as angle
-from rlx_core.ops.numeric.elementwise import array_equal as array_equal
-from rlx_core.ops.numeric.elementwise import deg2rad as deg2rad
-from rlx_core.ops.numeric.elementwise import fmax as fmax
-from rlx_core.ops.numeric.elementwise import fmin as fmin
-from rlx_core.ops.numeric.elementwise import fmod as fmod
-from rlx_core.ops.numeric.elementwise import heaviside as heaviside
-from rlx_core.ops.numeric.elementwise import isclose as isclose
-from rlx_core.ops.numeric.elementwise import isneginf as isneginf
-from rlx_core.ops.numeric.elementwise import isposinf as isposinf
-from rlx_core.ops.numeric.elementwise import logaddexp2 as logaddexp2
-from rlx_core.ops.numeric.elementwise import nan_to_num as nan_to_num
-from rlx_core.ops.numeric.elementwise import rad2deg as rad2deg
-from rlx_core.ops.numeric.elementwise import sinc as sinc
-from rlx_core.ops.numeric.interpolation import interp as interp
-from rlx_core.ops.numeric.interpolation import polyval as polyval
-from rlx_core.ops.numeric.quantiles import median as median
-from rlx_core.ops.numeric.quantiles import nanmedian as nanmedian
-from rlx_core.ops.numeric.quantiles import nanpercentile as nanpercentile
-from rlx_core.ops.numeric.quantiles import nanquantile as nanquantile
-from rlx_core.ops.numeric.quantiles import percentile as percentile
-from rlx_core.ops.numeric.quantiles import quantile as quantile
-from rlx_core.ops.numeric.signals import convolve as convolve
-from rlx_core.ops.numeric.signals import correlate as correlate
-from rlx_core.ops.numeric.statistics import average as average
-from rlx_core.ops.numeric.statistics import corrcoef as corrcoef
-from rlx_core.ops.numeric.statistics import cov as cov
-from rlx_core.ops.numeric.statistics import trapezoid as trapezoid
-from rlx_core.ops.numeric.without_nan import nanargmax as nanargmax
-from rlx_core.ops.numeric.without_nan import nanargmin as nanargmin
-from rlx_core.ops.numeric.without_nan import nanmax as nanmax
-from rlx_core.ops.numeric.without_nan import nanmean as nanmean
-from rlx_core.ops.numeric.without_nan import nanmin as nanmin
-from rlx_core.ops.numeric.without_nan import nanprod as nanprod
-from rlx_core.ops.numeric.without_nan import nanstd as nanstd
-from rlx_core.ops.numeric.without_nan import nansum as nansum
-from rlx_core.ops.numeric.without_nan import nanvar as nanvar
+from rlx_core.ops.collectives import (
+    axis_index as axis_index, axis_size as axis_size, pmax as pmax, pmean as pmean, pmin as pmin, psum as psum
+)
+from rlx_core.ops.numeric.bins import (
+    bincount as bincount, histogram as histogram, segment_max as segment_max, segment_mean as segment_mean,
+    segment_min as segment_min, segment_prod as segment_prod, segment_sum as segment_sum
+)
+from rlx_core.ops.numeric.elementwise import (
+    allclose as allclose, angle as angle, array_equal as array_equal, deg2rad as deg2rad, fmax as fmax, fmin as fmin,
+    fmod as fmod, heaviside as heaviside, isclose as isclose, isneginf as isneginf, isposinf as isposinf,
+    logaddexp2 as logaddexp2, nan_to_num as nan_to_num, rad2deg as rad2deg, sinc as sinc
+)
+from rlx_core.ops.numeric.interpolation import interp as interp, polyval as polyval
+from rlx_core.ops.numeric.quantiles import (
+    median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
+    percentile as percentile, quantile as quantile
+)
+from rlx_core.ops.numeric.signals import convolve as convolve, correlate as correlate
+from rlx_core.ops.numeric.statistics import (
+    average as average, corrcoef as corrcoef, cov as cov, trapezoid as trapezoid
+)
+from rlx_core.ops.numeric.without_nan import (
+    nanargmax as nanargmax, nanargmin as nanargmin, nanmax as nanmax, nanmean as nanmean, nanmin as nanmin,
+    nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar
+)
 from rlx_core.runtime.compiled_function import compile as compile
-from rlx_core.runtime.devices import device_put as device_put
-from rlx_core.runtime.devices import devices as devices
+from rlx_core.runtime.devices import device_put as device_put, devices as devices
 from rlx_core.runtime.jit import jit as jit
-from rlx_core.runtime.session import Session as Session
-from rlx_core.runtime.session import available_devices as available_devices
-from rlx_core.runtime.session import is_available as is_available
+from rlx_core.runtime.session import (
+    Session as Session, available_devices as available_devices, is_available as is_available
+)
 from rlx_core.special.gamma_family import polygamma as polygamma
-from rlx_core.trees.classes import register_dataclass as register_dataclass
-from rlx_core.trees.classes import register_pytree_node as register_pytree_node
-from rlx_core.typing import Array as Array
-from rlx_core.typing import ArrayLike as ArrayLike
-from rlx_core.typing import DTypeLike as DTypeLike
-from rlx_core.typing import PyTree as PyTree
+from rlx_core.trees.classes import (
+    register_dataclass as register_dataclass, register_pytree_node as register_pytree_node
+)
+from rlx_core.typing import Array as Array, ArrayLike as ArrayLike, DTypeLike as DTypeLike, PyTree as PyTree
 
 __version__: str
 
