@@ -20,21 +20,23 @@ from rlx_core.contributions import (
     SchemeSpec,
 )
 from rlx_core.hooks import hookimpl
-from rlx_core.ops.families import FAMILIES
+from rlx_core.ops.families import FAMILIES, Family
 
 
 @hookimpl
 def rlx_ops() -> Iterator[OpFamily]:
     """The standard ops, one family per module."""
     for module, names in FAMILIES.items():
-        yield OpFamily(f"rlx_core.ops.{module}:OPS", [f"rlx.{name}" for name in names.split()])
+        load = LazyRef(f"rlx_core.ops.{module}", target=(Family(module),))
+        yield OpFamily(load, [f"rlx.{name}" for name in names.split()])
 
 
 @hookimpl
 def rlx_blocks() -> Iterator[BlockSpec]:
     """The standard HIR blocks; they are ops as well, in a HIR graph."""
     for name in FAMILIES["blocks"].split():
-        yield BlockSpec(f"rlx.{name}", LazyRef("rlx_core.ops.blocks:BLOCKS", f"rlx.{name}"))
+        load = LazyRef("rlx_core.ops.blocks", f"rlx.{name}", target=(Family("blocks"),))
+        yield BlockSpec(f"rlx.{name}", load)
 
 
 SCHEMES = (

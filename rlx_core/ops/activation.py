@@ -191,9 +191,3 @@ class Softplus(UnaryFloat):
 
 softplus = op_function(Softplus)
 mish = composed("Mish", lambda x: x * tanh(softplus(x)), doc="x · tanh(softplus x).")
-
-OPS = (
-    *(f.op for f in (exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, cbrt, tanh, erf, erfc, erfinv)),
-    *(f.op for f in (sigmoid, relu, gelu, gelu_approx, silu, mish)),
-    Softplus,
-)

@@ -380,5 +380,3 @@ class Linspace(Creation):
 
 
 eye_matrix, one_hot, even_spacing = op_function(Eye), op_function(OneHot), op_function(Linspace)
-
-OPS = (DimValue, Iota, Full, Eye, OneHot, Linspace)

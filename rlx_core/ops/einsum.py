@@ -250,6 +250,3 @@ def in_order(x: Labelled, result: Labels, shape: Sequence[Dim]) -> Value:
         return value
     placed = reshaped(value, tuple(x.size(label) if label in x.labels else 1 for label in result))
     return expand(placed, tuple(shape))
-
-
-OPS = (Einsum,)
