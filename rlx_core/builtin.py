@@ -6,7 +6,7 @@ Everything here is a name and an address; nothing is imported before it is used.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any
 
 from rlx_core.contributions import (
     BlockSpec,
@@ -66,10 +66,19 @@ def rlx_schemes() -> Iterator[SchemeSpec]:
         yield SchemeSpec(f"rlx.{name}", load, ggml_id=ggml_id)
 
 
-def _pass(name: str, place: str, summary: str, ops: str = "", stage: Literal["hir"] | None = None) -> PassSpec:
-    """Return the record of a pass of the core; `ops` are names of standard ops, without which it changes nothing."""
-    names = [f"rlx.{op}" for op in ops.split()]
-    return PassSpec(f"rlx.{name}", f"rlx_core.{place}", summary=summary, stage=stage, ops=names)
+def _pass(name: str, load: str, summary: str, ops: str = "", module: str = "", **more: Any) -> PassSpec:
+    """Return the record of a pass of the core.
+
+    Args:
+        load: Its class.
+        ops: Names of standard ops; without any of them it changes nothing.
+        module: The module in `rlx_core`. By default it has the name of the pass and is in `passes`, or in a folder there that
+            the first word names.
+    """
+    folder, _, remaining = name.partition("-")
+    file = f"{folder}.{remaining}" if folder in ("fuse", "recognise") else name
+    place = f"rlx_core.{module or 'passes.' + file.replace('-', '_')}:{load}"
+    return PassSpec(f"rlx.{name}", place, summary=summary, ops=[f"rlx.{op}" for op in ops.split()], **more)
 
 
 PRODUCTS = "matmul fused_matmul_bias_act folded_matmul fused_matmul_prologue"
@@ -80,140 +89,102 @@ PRODUCTS = "matmul fused_matmul_bias_act folded_matmul fused_matmul_prologue"
 def rlx_passes() -> list[PassSpec]:
     """The passes of the core."""
     return [
-        _pass("lower-hir", "passes.lower_hir:LowerHir", "Blocks become ops.", stage="hir"),
-        _pass("inline-calls", "passes.inline_calls:InlineCalls", "Calls become nodes in place."),
-        _pass("canonicalize", "passes.canonicalize:Canonicalize", "One spelling of everything."),
-        _pass("fold-constants", "passes.fold_constants:FoldConstants", "What is constant is computed now."),
-        _pass("cse", "passes.cse:CommonSubexpressions", "Equal expressions are computed once."),
+        _pass("lower-hir", "LowerHir", "Blocks become ops.", stage="hir"),
+        _pass("inline-calls", "InlineCalls", "Calls become nodes in place."),
+        _pass("canonicalize", "Canonicalize", "One spelling of everything."),
+        _pass("fold-constants", "FoldConstants", "What is constant is computed now."),
+        _pass("cse", "CommonSubexpressions", "Equal expressions are computed once."),
+        _pass("merge-loops", "MergeLoops", "A loop whose states another goes through is part of it.", "while"),
+        _pass("reuse-from-loops", "ReuseFromLoops", "What an earlier loop computed is not computed again.", "scan"),
+        _pass("hoist-from-loops", "HoistFromLoops", "What no step of a loop changes is computed before it.", "scan"),
+        _pass("dead-code", "DeadCode", "What nothing needs is dropped."),
+        _pass("promote-params", "PromoteParams", "Parameters become inputs."),
         _pass(
-            "merge-loops",
-            "passes.merge_loops:MergeLoops",
-            "A loop whose states another goes through is part of it.",
-            "while",
+            "legalize-broadcast", "LegalizeBroadcast", "Broadcasting is written out for targets that want equal shapes."
         ),
+        _pass("recognise-softmax", "RecogniseSoftmax", "Exponentials over their sum are a softmax.", "exp"),
+        _pass("recognise-norms", "RecogniseNorms", "Statistics and roots are norms.", "sqrt rsqrt layer_norm rms_norm"),
+        _pass("recognise-gelu", "RecogniseGelu", "The two formulas of GELU, and silu.", "erf erfc tanh sigmoid"),
         _pass(
-            "reuse-from-loops",
-            "passes.reuse_from_loops:ReuseFromLoops",
-            "What an earlier loop computed is not computed again.",
-            "scan",
-        ),
-        _pass(
-            "hoist-from-loops",
-            "passes.hoist_from_loops:HoistFromLoops",
-            "What no step of a loop changes is computed before it.",
-            "scan",
-        ),
-        _pass("dead-code", "passes.dead_code:DeadCode", "What nothing needs is dropped."),
-        _pass("promote-params", "passes.promote_params:PromoteParams", "Parameters become inputs."),
-        _pass(
-            "legalize-broadcast",
-            "passes.legalize_broadcast:LegalizeBroadcast",
-            "Broadcasting is written out for targets that want equal shapes.",
-        ),
-        _pass(
-            "recognise-softmax",
-            "passes.recognise.softmax:RecogniseSoftmax",
-            "Exponentials over their sum are a softmax.",
-            "exp",
-        ),
-        _pass(
-            "recognise-norms",
-            "passes.recognise.norms:RecogniseNorms",
-            "Statistics and roots are norms.",
-            "sqrt rsqrt layer_norm rms_norm",
-        ),
-        _pass(
-            "recognise-gelu",
-            "passes.recognise.gelu:RecogniseGelu",
-            "The two formulas of GELU, and silu.",
-            "erf erfc tanh sigmoid",
-        ),
-        _pass(
-            "recognise-attention",
-            "passes.recognise.attention:RecogniseAttention",
-            "Products around a softmax are attention.",
-            "softmax attention",
+            "recognise-attention", "RecogniseAttention", "Products around a softmax are attention.", "softmax attention"
         ),
         _pass(
             "fuse-matmul-bias-act",
-            "passes.fuse.matmul_bias_act:FuseMatMulBiasAct",
+            "FuseMatMulBiasAct",
             "A product, its bias and its activation.",
             "matmul fused_matmul_bias_act",
         ),
         _pass(
             "fuse-conv-batch-norm",
-            "passes.fuse.conv_batch_norm:FuseConvBatchNorm",
+            "FuseConvBatchNorm",
             "A convolution and the batch norm with given statistics after it.",
             "batch_norm_inference",
         ),
-        _pass(
-            "fuse-residual-norm",
-            "passes.fuse.residual_norm:FuseResidualNorm",
-            "A residual sum and its norm.",
-            "layer_norm rms_norm",
-        ),
-        _pass("fuse-swiglu", "passes.fuse.swiglu:FuseSwiGLU", "The gated unit of halves or of two products.", "silu"),
+        _pass("fuse-residual-norm", "FuseResidualNorm", "A residual sum and its norm.", "layer_norm rms_norm"),
+        _pass("fuse-swiglu", "FuseSwiGLU", "The gated unit of halves or of two products.", "silu"),
         _pass(
             "fuse-shared-input-matmul",
-            "passes.fuse.shared_input_matmul:FuseSharedInputMatMul",
+            "FuseSharedInputMatMul",
             "Products of one value with several weights.",
             "matmul fused_matmul_bias_act",
         ),
         _pass(
             "fuse-softmax-cross-entropy",
-            "passes.fuse.softmax_cross_entropy:FuseSoftmaxCrossEntropy",
+            "FuseSoftmaxCrossEntropy",
             "A log-softmax read at labels.",
             "log log_sum_exp log_softmax",
         ),
         _pass(
             "mark-elementwise-regions",
-            "passes.fuse.mark_elementwise_regions:MarkElementwiseRegions",
+            "MarkElementwiseRegions",
             "Chains of element-wise ops become one op.",
+            module="passes.fuse.mark_elementwise_regions",
         ),
         _pass(
             "channels-last",
-            "passes.fuse.channels_last:ChannelsLast",
+            "ChannelsLast",
             "Convolutions, and what lies between them, with their channels last.",
             "conv conv_backward_input conv_backward_weight conv_transpose",
+            module="passes.fuse.channels_last",
         ),
         _pass(
             "sink-reshapes",
-            "passes.fuse.sink_reshapes:SinkReshapes",
+            "SinkReshapes",
             "Regions in the dims of the product that they read through a reshape.",
             PRODUCTS,
+            module="passes.fuse.sink_reshapes",
         ),
         _pass(
             "fuse-product-sums",
-            "passes.fuse.product_sums:FuseProductSums",
+            "FuseProductSums",
             "A product and the sums of a factor, by a library.",
             "matmul fused_matmul_epilogue",
         ),
         _pass(
             "fuse-weight-loads",
-            "passes.fuse.weight_loads:FuseWeightLoads",
+            "FuseWeightLoads",
             "Products and gathers with the computation of their weights from narrower data.",
             "gather matmul",
         ),
         _pass(
-            "fuse-matmul-epilogue",
-            "passes.fuse.matmul_epilogue:FuseMatMulEpilogue",
-            "A product and the element-wise region after it.",
-            PRODUCTS,
+            "fuse-matmul-epilogue", "FuseMatMulEpilogue", "A product and the element-wise region after it.", PRODUCTS
         ),
-        _pass("fuse-loops", "passes.fuse.loops:FuseLoops", "Neighbouring loop nests become one."),
+        _pass("fuse-loops", "FuseLoops", "Neighbouring loop nests become one."),
         _pass(
             "unfuse-regions",
-            "passes.fuse.unfuse_regions:UnfuseRegions",
+            "UnfuseRegions",
             "Element-wise regions become chains again.",
             "elementwise_region",
+            module="passes.fuse.unfuse_regions",
         ),
         _pass(
             "clip-regions",
-            "passes.fuse.unfuse_regions:ClipRegions",
+            "ClipRegions",
             "Regions above the limits become chains again.",
             "elementwise_region",
+            module="passes.fuse.unfuse_regions",
         ),
-        _pass("legalize", "pipeline.legalize:Legalize", "Everything gets a kernel of the target."),
+        _pass("legalize", "Legalize", "Everything gets a kernel of the target.", module="pipeline.legalize"),
     ]
 
 
