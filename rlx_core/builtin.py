@@ -6,6 +6,7 @@ Everything here is a name and an address; nothing is imported before it is used.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from rlx_core.contributions import (
     BlockSpec,
@@ -19,21 +20,23 @@ from rlx_core.contributions import (
     SchemeSpec,
 )
 from rlx_core.hooks import hookimpl
-from rlx_core.ops.families import FAMILIES
+from rlx_core.ops.families import FAMILIES, Family
 
 
 @hookimpl
 def rlx_ops() -> Iterator[OpFamily]:
     """The standard ops, one family per module."""
     for module, names in FAMILIES.items():
-        yield OpFamily(f"rlx_core.ops.{module}:OPS", [f"rlx.{name}" for name in names.split()])
+        load = LazyRef(f"rlx_core.ops.{module}", target=(Family(module),))
+        yield OpFamily(load, [f"rlx.{name}" for name in names.split()])
 
 
 @hookimpl
 def rlx_blocks() -> Iterator[BlockSpec]:
     """The standard HIR blocks; they are ops as well, in a HIR graph."""
     for name in FAMILIES["blocks"].split():
-        yield BlockSpec(f"rlx.{name}", LazyRef("rlx_core.ops.blocks:BLOCKS", f"rlx.{name}"))
+        load = LazyRef("rlx_core.ops.blocks", f"rlx.{name}", target=(Family("blocks"),))
+        yield BlockSpec(f"rlx.{name}", load)
 
 
 SCHEMES = (
@@ -64,165 +67,125 @@ def rlx_schemes() -> Iterator[SchemeSpec]:
         yield SchemeSpec(f"rlx.{name}", load, ggml_id=ggml_id)
 
 
+def _pass(name: str, load: str, summary: str, ops: str = "", module: str = "", **more: Any) -> PassSpec:
+    """Return the record of a pass of the core.
+
+    Args:
+        load: Its class.
+        ops: Names of standard ops; without any of them it changes nothing.
+        module: The module in `rlx_core`. By default it has the name of the pass and is in `passes`, or in a folder there that
+            the first word names.
+    """
+    folder, _, remaining = name.partition("-")
+    file = f"{folder}.{remaining}" if folder in ("fuse", "recognise") else name
+    place = f"rlx_core.{module or 'passes.' + file.replace('-', '_')}:{load}"
+    return PassSpec(f"rlx.{name}", place, summary=summary, ops=[f"rlx.{op}" for op in ops.split()], **more)
+
+
+PRODUCTS = "matmul fused_matmul_bias_act folded_matmul fused_matmul_prologue"
+"""Products that may compute an element-wise region."""
+
+
 @hookimpl
 def rlx_passes() -> list[PassSpec]:
     """The passes of the core."""
     return [
-        PassSpec("rlx.lower-hir", "rlx_core.passes.lower_hir:LowerHir", summary="Blocks become ops.", stage="hir"),
-        PassSpec(
-            "rlx.inline-calls", "rlx_core.passes.inline_calls:InlineCalls", summary="Calls become nodes in place."
+        _pass("lower-hir", "LowerHir", "Blocks become ops.", stage="hir"),
+        _pass("inline-calls", "InlineCalls", "Calls become nodes in place."),
+        _pass("canonicalize", "Canonicalize", "One spelling of everything."),
+        _pass("fold-constants", "FoldConstants", "What is constant is computed now."),
+        _pass("cse", "CommonSubexpressions", "Equal expressions are computed once."),
+        _pass("merge-loops", "MergeLoops", "A loop whose states another goes through is part of it.", "while"),
+        _pass("reuse-from-loops", "ReuseFromLoops", "What an earlier loop computed is not computed again.", "scan"),
+        _pass("hoist-from-loops", "HoistFromLoops", "What no step of a loop changes is computed before it.", "scan"),
+        _pass("dead-code", "DeadCode", "What nothing needs is dropped."),
+        _pass("promote-params", "PromoteParams", "Parameters become inputs."),
+        _pass(
+            "legalize-broadcast", "LegalizeBroadcast", "Broadcasting is written out for targets that want equal shapes."
         ),
-        PassSpec(
-            "rlx.canonicalize", "rlx_core.passes.canonicalize:Canonicalize", summary="One spelling of everything."
+        _pass("recognise-softmax", "RecogniseSoftmax", "Exponentials over their sum are a softmax.", "exp"),
+        _pass("recognise-norms", "RecogniseNorms", "Statistics and roots are norms.", "sqrt rsqrt layer_norm rms_norm"),
+        _pass("recognise-gelu", "RecogniseGelu", "The two formulas of GELU, and silu.", "erf erfc tanh sigmoid"),
+        _pass(
+            "recognise-attention", "RecogniseAttention", "Products around a softmax are attention.", "softmax attention"
         ),
-        PassSpec(
-            "rlx.fold-constants",
-            "rlx_core.passes.fold_constants:FoldConstants",
-            summary="What is constant is computed now.",
+        _pass(
+            "fuse-matmul-bias-act",
+            "FuseMatMulBiasAct",
+            "A product, its bias and its activation.",
+            "matmul fused_matmul_bias_act",
         ),
-        PassSpec("rlx.cse", "rlx_core.passes.cse:CommonSubexpressions", summary="Equal expressions are computed once."),
-        PassSpec(
-            "rlx.merge-loops",
-            "rlx_core.passes.merge_loops:MergeLoops",
-            summary="A loop whose states another goes through is part of it.",
-            ops=["rlx.while"],
+        _pass(
+            "fuse-conv-batch-norm",
+            "FuseConvBatchNorm",
+            "A convolution and the batch norm with given statistics after it.",
+            "batch_norm_inference",
         ),
-        PassSpec(
-            "rlx.reuse-from-loops",
-            "rlx_core.passes.reuse_from_loops:ReuseFromLoops",
-            summary="What an earlier loop computed is not computed again.",
-            ops=["rlx.scan"],
+        _pass("fuse-residual-norm", "FuseResidualNorm", "A residual sum and its norm.", "layer_norm rms_norm"),
+        _pass("fuse-swiglu", "FuseSwiGLU", "The gated unit of halves or of two products.", "silu"),
+        _pass(
+            "fuse-shared-input-matmul",
+            "FuseSharedInputMatMul",
+            "Products of one value with several weights.",
+            "matmul fused_matmul_bias_act",
         ),
-        PassSpec(
-            "rlx.hoist-from-loops",
-            "rlx_core.passes.hoist_from_loops:HoistFromLoops",
-            summary="What no step of a loop changes is computed before it.",
-            ops=["rlx.scan"],
+        _pass(
+            "fuse-softmax-cross-entropy",
+            "FuseSoftmaxCrossEntropy",
+            "A log-softmax read at labels.",
+            "log log_sum_exp log_softmax",
         ),
-        PassSpec("rlx.dead-code", "rlx_core.passes.dead_code:DeadCode", summary="What nothing needs is dropped."),
-        PassSpec(
-            "rlx.promote-params", "rlx_core.passes.promote_params:PromoteParams", summary="Parameters become inputs."
+        _pass(
+            "mark-elementwise-regions",
+            "MarkElementwiseRegions",
+            "Chains of element-wise ops become one op.",
+            module="passes.fuse.mark_elementwise_regions",
         ),
-        PassSpec(
-            "rlx.legalize-broadcast",
-            "rlx_core.passes.legalize_broadcast:LegalizeBroadcast",
-            summary="Broadcasting is written out for targets that want equal shapes.",
+        _pass(
+            "channels-last",
+            "ChannelsLast",
+            "Convolutions, and what lies between them, with their channels last.",
+            "conv conv_backward_input conv_backward_weight conv_transpose",
+            module="passes.fuse.channels_last",
         ),
-        PassSpec(
-            "rlx.recognise-softmax",
-            "rlx_core.passes.recognise.softmax:RecogniseSoftmax",
-            summary="Exponentials over their sum are a softmax.",
-            ops=["rlx.exp"],
+        _pass(
+            "sink-reshapes",
+            "SinkReshapes",
+            "Regions in the dims of the product that they read through a reshape.",
+            PRODUCTS,
+            module="passes.fuse.sink_reshapes",
         ),
-        PassSpec(
-            "rlx.recognise-norms",
-            "rlx_core.passes.recognise.norms:RecogniseNorms",
-            summary="Statistics and roots are norms.",
-            ops=["rlx.sqrt", "rlx.rsqrt", "rlx.layer_norm", "rlx.rms_norm"],
+        _pass(
+            "fuse-product-sums",
+            "FuseProductSums",
+            "A product and the sums of a factor, by a library.",
+            "matmul fused_matmul_epilogue",
         ),
-        PassSpec(
-            "rlx.recognise-gelu",
-            "rlx_core.passes.recognise.gelu:RecogniseGelu",
-            summary="The two formulas of GELU, and silu.",
-            ops=["rlx.erf", "rlx.erfc", "rlx.tanh", "rlx.sigmoid"],
+        _pass(
+            "fuse-weight-loads",
+            "FuseWeightLoads",
+            "Products and gathers with the computation of their weights from narrower data.",
+            "gather matmul",
         ),
-        PassSpec(
-            "rlx.recognise-attention",
-            "rlx_core.passes.recognise.attention:RecogniseAttention",
-            summary="Products around a softmax are attention.",
-            ops=["rlx.softmax", "rlx.attention"],
+        _pass(
+            "fuse-matmul-epilogue", "FuseMatMulEpilogue", "A product and the element-wise region after it.", PRODUCTS
         ),
-        PassSpec(
-            "rlx.fuse-matmul-bias-act",
-            "rlx_core.passes.fuse.matmul_bias_act:FuseMatMulBiasAct",
-            summary="A product, its bias and its activation.",
-            ops=["rlx.matmul", "rlx.fused_matmul_bias_act"],
+        _pass("fuse-loops", "FuseLoops", "Neighbouring loop nests become one."),
+        _pass(
+            "unfuse-regions",
+            "UnfuseRegions",
+            "Element-wise regions become chains again.",
+            "elementwise_region",
+            module="passes.fuse.unfuse_regions",
         ),
-        PassSpec(
-            "rlx.fuse-conv-batch-norm",
-            "rlx_core.passes.fuse.conv_batch_norm:FuseConvBatchNorm",
-            summary="A convolution and the batch norm with given statistics after it.",
-            ops=["rlx.batch_norm_inference"],
+        _pass(
+            "clip-regions",
+            "ClipRegions",
+            "Regions above the limits become chains again.",
+            "elementwise_region",
+            module="passes.fuse.unfuse_regions",
         ),
-        PassSpec(
-            "rlx.fuse-residual-norm",
-            "rlx_core.passes.fuse.residual_norm:FuseResidualNorm",
-            summary="A residual sum and its norm.",
-            ops=["rlx.layer_norm", "rlx.rms_norm"],
-        ),
-        PassSpec(
-            "rlx.fuse-swiglu",
-            "rlx_core.passes.fuse.swiglu:FuseSwiGLU",
-            summary="The gated unit of halves or of two products.",
-            ops=["rlx.silu"],
-        ),
-        PassSpec(
-            "rlx.fuse-shared-input-matmul",
-            "rlx_core.passes.fuse.shared_input_matmul:FuseSharedInputMatMul",
-            summary="Products of one value with several weights.",
-            ops=["rlx.matmul", "rlx.fused_matmul_bias_act"],
-        ),
-        PassSpec(
-            "rlx.fuse-softmax-cross-entropy",
-            "rlx_core.passes.fuse.softmax_cross_entropy:FuseSoftmaxCrossEntropy",
-            summary="A log-softmax read at labels.",
-            ops=["rlx.log", "rlx.log_sum_exp", "rlx.log_softmax"],
-        ),
-        PassSpec(
-            "rlx.mark-elementwise-regions",
-            "rlx_core.passes.fuse.mark_elementwise_regions:MarkElementwiseRegions",
-            summary="Chains of element-wise ops become one op.",
-        ),
-        PassSpec(
-            "rlx.channels-last",
-            "rlx_core.passes.fuse.channels_last:ChannelsLast",
-            summary="Convolutions, and what lies between them, with their channels last.",
-            ops=["rlx.conv", "rlx.conv_backward_input", "rlx.conv_backward_weight", "rlx.conv_transpose"],
-        ),
-        PassSpec(
-            "rlx.sink-reshapes",
-            "rlx_core.passes.fuse.sink_reshapes:SinkReshapes",
-            summary="Regions in the dims of the product that they read through a reshape.",
-            ops=PRODUCTS,
-        ),
-        PassSpec(
-            "rlx.fuse-product-sums",
-            "rlx_core.passes.fuse.product_sums:FuseProductSums",
-            summary="A product and the sums of a factor, by a library.",
-            ops=["rlx.matmul", "rlx.fused_matmul_epilogue"],
-        ),
-        PassSpec(
-            "rlx.fuse-weight-loads",
-            "rlx_core.passes.fuse.weight_loads:FuseWeightLoads",
-            summary="Products and gathers with the computation of their weights from narrower data.",
-            ops=["rlx.gather", "rlx.matmul"],
-        ),
-        PassSpec(
-            "rlx.fuse-matmul-epilogue",
-            "rlx_core.passes.fuse.matmul_epilogue:FuseMatMulEpilogue",
-            summary="A product and the element-wise region after it.",
-            ops=PRODUCTS,
-        ),
-        PassSpec(
-            "rlx.fuse-loops",
-            "rlx_core.passes.fuse.loops:FuseLoops",
-            summary="Neighbouring loop nests become one.",
-        ),
-        PassSpec(
-            "rlx.unfuse-regions",
-            "rlx_core.passes.fuse.unfuse_regions:UnfuseRegions",
-            summary="Element-wise regions become chains again.",
-            ops=["rlx.elementwise_region"],
-        ),
-        PassSpec(
-            "rlx.clip-regions",
-            "rlx_core.passes.fuse.unfuse_regions:ClipRegions",
-            summary="Regions above the limits become chains again.",
-            ops=["rlx.elementwise_region"],
-        ),
-        PassSpec(
-            "rlx.legalize", "rlx_core.pipeline.legalize:Legalize", summary="Everything gets a kernel of the target."
-        ),
+        _pass("legalize", "Legalize", "Everything gets a kernel of the target.", module="pipeline.legalize"),
     ]
 
 
@@ -254,9 +217,6 @@ def rlx_exporters() -> list[ExporterSpec]:
         ExporterSpec("rlx.package", "rlx_core.files.packages.packing:export_file", suffixes=[".rlxpack"]),
     ]
 
-
-PRODUCTS = ("rlx.matmul", "rlx.fused_matmul_bias_act", "rlx.folded_matmul", "rlx.fused_matmul_prologue")
-"""Products that may compute an element-wise region."""
 
 CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 
@@ -291,28 +251,15 @@ the loops around them."""
 @hookimpl
 def rlx_pipelines() -> list[PipelineSpec]:
     """Return the default pipelines, in the order of their passes."""
+    stages = {
+        "forward": [*FORWARD],
+        "hir": ["inline-calls", "lower-hir"],
+        "mir": ["inline-calls", "canonicalize", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
+    }
+    training = "The same for a step of training, whose parameters change on every run."
+    unchanged = {"hir": ["lower-hir"], "mir": ["legalize", "dead-code"]}
     return [
-        PipelineSpec(
-            "rlx.inference",
-            {
-                "forward": [*FORWARD],
-                "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
-            },
-            summary="Everything that keeps results and makes them faster.",
-        ),
-        PipelineSpec(
-            "rlx.training",
-            {
-                "forward": [*FORWARD],
-                "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
-            },
-            summary="The same for a step of training, whose parameters change on every run.",
-        ),
-        PipelineSpec(
-            "rlx.none",
-            {"hir": ["lower-hir"], "mir": ["legalize", "dead-code"]},
-            summary="Only what a program needs to run at all.",
-        ),
+        PipelineSpec("rlx.inference", stages, summary="Everything that keeps results and makes them faster."),
+        PipelineSpec("rlx.training", stages, summary=training),
+        PipelineSpec("rlx.none", unchanged, summary="Only what a program needs to run at all."),
     ]

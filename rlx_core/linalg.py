@@ -4,65 +4,37 @@ Factorisations come from a package (rlx-custom-ops has them); the rest is part o
 `rlx_core.ops.array_linalg` and its neighbours.
 """
 
-from typing import Any
+import typing
 
-from rlx_core.ops.array_linalg import (
-    cholesky,
-    cross,
-    det,
-    eig,
-    eigh,
-    eigvals,
-    eigvalsh,
-    inv,
-    lstsq,
-    matrix_power,
-    matrix_rank,
-    multi_dot,
-    pinv,
-    qr,
-    slogdet,
-    svd,
-    svdvals,
-    trace,
-)
-from rlx_core.ops.array_norms import matrix_norm, norm, vector_norm
-from rlx_core.ops.array_shapes import diagonal, matrix_transpose
-from rlx_core.ops.linalg import matmul, outer, tensordot, vecdot
-from rlx_core.ops.solve import solve
-from rlx_core.public import absent
+from rlx_core import public
+from rlx_core.ops.array_linalg import cholesky as cholesky
+from rlx_core.ops.array_linalg import cross as cross
+from rlx_core.ops.array_linalg import det as det
+from rlx_core.ops.array_linalg import eig as eig
+from rlx_core.ops.array_linalg import eigh as eigh
+from rlx_core.ops.array_linalg import eigvals as eigvals
+from rlx_core.ops.array_linalg import eigvalsh as eigvalsh
+from rlx_core.ops.array_linalg import inv as inv
+from rlx_core.ops.array_linalg import lstsq as lstsq
+from rlx_core.ops.array_linalg import matrix_power as matrix_power
+from rlx_core.ops.array_linalg import matrix_rank as matrix_rank
+from rlx_core.ops.array_linalg import multi_dot as multi_dot
+from rlx_core.ops.array_linalg import pinv as pinv
+from rlx_core.ops.array_linalg import qr as qr
+from rlx_core.ops.array_linalg import slogdet as slogdet
+from rlx_core.ops.array_linalg import svd as svd
+from rlx_core.ops.array_linalg import svdvals as svdvals
+from rlx_core.ops.array_linalg import trace as trace
+from rlx_core.ops.array_norms import matrix_norm as matrix_norm
+from rlx_core.ops.array_norms import norm as norm
+from rlx_core.ops.array_norms import vector_norm as vector_norm
+from rlx_core.ops.array_shapes import diagonal as diagonal
+from rlx_core.ops.array_shapes import matrix_transpose as matrix_transpose
+from rlx_core.ops.linalg import matmul as matmul
+from rlx_core.ops.linalg import outer as outer
+from rlx_core.ops.linalg import tensordot as tensordot
+from rlx_core.ops.linalg import vecdot as vecdot
+from rlx_core.ops.solve import solve as solve
 
-__all__ = [
-    "cholesky",
-    "cross",
-    "det",
-    "diagonal",
-    "eig",
-    "eigh",
-    "eigvals",
-    "eigvalsh",
-    "inv",
-    "lstsq",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_rank",
-    "matrix_transpose",
-    "multi_dot",
-    "norm",
-    "outer",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "svd",
-    "svdvals",
-    "tensordot",
-    "trace",
-    "vecdot",
-    "vector_norm",
-]
-
-
-def __getattr__(name: str) -> Any:
-    raise absent(__name__, name, __all__)
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__, __getattr__ = public.reexports(__name__)

@@ -1,5 +1,6 @@
 """rlx's own plugin says truly what there is, and imports none of it."""
 
+import importlib
 import subprocess
 import sys
 
@@ -7,7 +8,9 @@ import pytest
 
 from rlx_core import builtin
 from rlx_core.ir.block import Block
-from rlx_core.ops.families import FAMILIES, found_families
+from rlx_core.ir.op import Op
+from rlx_core.ops import family_names
+from rlx_core.ops.families import FAMILIES, Family
 from rlx_core.passes.engine.base import PassRecord
 from rlx_core.passes.engine.rules import RuleSet
 from rlx_core.plugins import PluginHost
@@ -18,9 +21,23 @@ def registry():
     return PluginHost([]).registry()
 
 
-def test_the_table_of_ops_is_what_the_modules_hold():
-    """If this fails, put what `python -m rlx_core.ops.families` prints into the table."""
-    assert found_families() == {m: " ".join(names.split()) for m, names in FAMILIES.items()}
+def defined_ops(parent: type[Op] = Op) -> set[tuple[str, str]]:
+    """Module and name of every op class of the standard ops."""
+    below = {each for op in parent.__subclasses__() for each in defined_ops(op)}
+    is_standard = parent.__module__.startswith("rlx_core.ops.") and parent.name.startswith("rlx.")
+    return below | {(parent.__module__.removeprefix("rlx_core.ops."), parent.name)} if is_standard else below
+
+
+def test_the_table_has_all_ops_that_the_modules_define():
+    for module in family_names():
+        importlib.import_module(f"rlx_core.ops.{module}")
+
+    assert defined_ops() == {(m, f"rlx.{name}") for m, names in FAMILIES.items() for name in names.split()}
+
+
+@pytest.mark.parametrize("module", FAMILIES)
+def test_a_family_has_the_ops_of_its_row_in_order(module):
+    assert [op.name for op in Family(module)] == [f"rlx.{name}" for name in FAMILIES[module].split()]
 
 
 def test_every_op_is_found_by_its_name(registry):

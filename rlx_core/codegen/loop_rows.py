@@ -12,9 +12,7 @@ from rlx_core.codegen.scalars.long import LONG
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.op import Op
 from rlx_core.ops import (
-    activation,
     along_axis,
-    complex,
     conversion,
     counting,
     creation,
@@ -27,15 +25,14 @@ from rlx_core.ops import (
     movement,
     normalization,
     normalization_backward,
-    piecewise,
     rearrange,
-    reduction,
     selection,
     softmax,
     structural,
 )
 from rlx_core.ops.convolution import conv, sliding
-from rlx_core.ops.pooling import extremes, positions, totals
+from rlx_core.ops.families import Family
+from rlx_core.ops.pooling import positions
 from rlx_core.ops.random.bits import Dropout, RandomBits
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.system.records import frozen
@@ -63,7 +60,7 @@ def elementwise(table: ScalarTable) -> tuple[type[Op], ...]:
         dict.fromkeys(
             (
                 *(op for op in (*table.rows, *LONG) if issubclass(op, kinds.Elementwise)),
-                *(op for op in (*activation.OPS, *piecewise.OPS)),
+                *(op for op in (*Family("activation"), *Family("piecewise"))),
                 conversion.Cast,
                 conversion.Conjugate,
                 floating.NextOnGrid,
@@ -90,12 +87,12 @@ ROWS = (
 
 OTHERS = (
     structural.Sum,
-    *reduction.OPS,
+    *Family("reduction"),
     counting.CountNonzero,
     counting.AnyTrue,
     counting.AllTrue,
     fused.FusedSwiGLU,
-    *complex.OPS,
+    *Family("complex"),
     conversion.Real,
     selection.Clip,
     selection.StraightThrough,
@@ -105,8 +102,8 @@ OTHERS = (
     movement.Narrow,
     sliding.SlidingWindows,
     conv.Conv,
-    *totals.OPS,
-    *extremes.OPS,
+    *Family("pooling.totals"),
+    *Family("pooling.extremes"),
     positions.PoolPositions,
     creation.DimValue,
     creation.Iota,

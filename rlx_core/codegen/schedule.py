@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from rlx_core.codegen.loops import Apply, Kernel, Reduce, operands_of
 from rlx_core.ir.op import Op
-from rlx_core.ops import activation, arithmetic, gamma, trigonometry
+from rlx_core.ops import activation, arithmetic
+from rlx_core.ops.families import Family
 from rlx_core.ops.random.philox import RandomWord
 from rlx_core.system.records import frozen
 
@@ -20,8 +21,8 @@ _EXPENSIVE: frozenset[type[Op]] = frozenset(
         *(f.op for f in (activation.exp, activation.log, activation.tanh, activation.erf, activation.erfc)),
         *(f.op for f in (activation.exp2, activation.expm1, activation.log1p, activation.log2, activation.log10)),
         *(f.op for f in (arithmetic.divide, arithmetic.pow, activation.sqrt, activation.rsqrt, activation.erfinv)),
-        *trigonometry.OPS,
-        *gamma.OPS,
+        *Family("trigonometry"),
+        *Family("gamma"),
         RandomWord,
     )
 )

@@ -17,18 +17,10 @@ from rlx_core.ir.dims import DimBinding, Expr, SizeGuard
 from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, keep_symbols, symbols_inside
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import originating
-from rlx_core.ir.solve import infer_binding, infer_binding_from_counts
+from rlx_core.ir.solve import infer_binding as infer_binding
+from rlx_core.ir.solve import infer_binding_from_counts as infer_binding_from_counts
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import define, evolve
-
-__all__ = [
-    "bind",
-    "bind_op",
-    "check_guards",
-    "infer_binding",
-    "infer_binding_from_counts",
-    "named_binding",
-]
 
 
 def named_binding(graph: Graph, sizes: Mapping[str, int]) -> DimBinding:

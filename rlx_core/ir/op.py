@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
 
 import attrs
-from attrs import field
+from attrs import field as field
 
 from rlx_core.errors import WrongInputCountError
 from rlx_core.ir.declared import check_declared
@@ -30,20 +30,6 @@ from rlx_core.ir.setting import by_annotation, refusing
 from rlx_core.ir.travel import Travels
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen, spelt
-
-__all__ = [
-    "ZERO",
-    "Category",
-    "Op",
-    "OpModules",
-    "Operand",
-    "Rule",
-    "Zero",
-    "define_op",
-    "field",
-    "names_of",
-    "operand_names",
-]
 
 Rule = Callable[..., Any] | None
 """A rule slot: a method with the op's own arity, or `None` for "derive it"."""

@@ -35,20 +35,8 @@ from rlx_core.ir.graph import Constant, Graph, GraphArgument, Input, Literal, No
 from rlx_core.ir.graph.program import PRINTED
 from rlx_core.ir.numbers import literal_from_numbers
 from rlx_core.ir.op import Op
-from rlx_core.ir.parse import parse_graph
+from rlx_core.ir.parse import parse_graph as parse_graph
 from rlx_core.ir.types import TensorType
-
-__all__ = [
-    "attribute_text",
-    "element_text",
-    "guard_text",
-    "literal_text",
-    "op_title",
-    "parse_graph",
-    "print_graph",
-    "print_node",
-    "value_names",
-]
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 _INLINE_ELEMENTS = 16

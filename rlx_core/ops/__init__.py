@@ -1,4 +1,4 @@
-"""The standard ops by family: each module is one family and ends with `OPS`, the tuple of its op classes.
+"""The standard ops by family: each module is one family, whose ops `families.py` lists.
 
 Families are imported on first use, because creating the attrs classes of about two hundred ops takes longer than everything
 else in `import rlx_core`. The families are themselves a plugin, offered through the same hooks as any other.
@@ -10,10 +10,10 @@ name of a family (`softmax`, `attention`, …) is the module here, which contain
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from typing import TYPE_CHECKING
 
+from rlx_core.ops.families import FAMILIES, Family
 from rlx_core.public import FUNCTIONS, PLUGIN_KIT, lazy_names
 
 if TYPE_CHECKING:  # rlx's own plugin reads its table of names below this package, and must stay as light as anyone's
@@ -41,8 +41,4 @@ def family_names() -> tuple[str, ...]:
 @cache
 def standard_ops() -> tuple[type[Op], ...]:
     """Return every standard op, family by family; imports them all."""
-    modules = [importlib.import_module(f"{__name__}.{family}") for family in family_names()]
-    ops = tuple(dict.fromkeys(op for module in modules for op in getattr(module, "OPS", ())))
-    names = [op.name for op in ops]
-    assert len(set(names)) == len(names), f"two ops are called {sorted({n for n in names if names.count(n) > 1})}"
-    return ops
+    return tuple(op for module in sorted(FAMILIES) for op in Family(module))

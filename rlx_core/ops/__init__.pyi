@@ -4,260 +4,117 @@ from attrs import field as field
 from rlx_core.ir.dims import Dim as Dim
 from rlx_core.ir.graph import Value as Value
 from rlx_core.ir.kinks import Kink as Kink
-from rlx_core.ir.op import Op as Op
-from rlx_core.ir.op import ZERO as ZERO
-from rlx_core.ir.op import Zero as Zero
-from rlx_core.ir.op import define_op as define_op
-from rlx_core.ir.types import TensorType as TensorType
-from rlx_core.ir.types import broadcast_shapes as broadcast_shapes
-from rlx_core.ir.types import expect_dtype as expect_dtype
-from rlx_core.ir.types import expect_rank as expect_rank
-from rlx_core.ir.types import expect_shape as expect_shape
-from rlx_core.ir.types import same_dim as same_dim
-from rlx_core.ir.types import spec as spec
-from rlx_core.ops.activation import cbrt as cbrt
-from rlx_core.ops.activation import erf as erf
-from rlx_core.ops.activation import erfc as erfc
-from rlx_core.ops.activation import erfinv as erfinv
-from rlx_core.ops.activation import exp as exp
-from rlx_core.ops.activation import exp2 as exp2
-from rlx_core.ops.activation import expm1 as expm1
-from rlx_core.ops.activation import gelu as gelu
-from rlx_core.ops.activation import gelu_approx as gelu_approx
-from rlx_core.ops.activation import log as log
-from rlx_core.ops.activation import log10 as log10
-from rlx_core.ops.activation import log1p as log1p
-from rlx_core.ops.activation import log2 as log2
-from rlx_core.ops.activation import mish as mish
-from rlx_core.ops.activation import relu as relu
-from rlx_core.ops.activation import rsqrt as rsqrt
-from rlx_core.ops.activation import sigmoid as sigmoid
-from rlx_core.ops.activation import silu as silu
-from rlx_core.ops.activation import softplus as softplus
-from rlx_core.ops.activation import sqrt as sqrt
-from rlx_core.ops.activation import tanh as tanh
+from rlx_core.ir.op import Op as Op, ZERO as ZERO, Zero as Zero, define_op as define_op
+from rlx_core.ir.types import (
+    TensorType as TensorType, broadcast_shapes as broadcast_shapes, expect_dtype as expect_dtype,
+    expect_rank as expect_rank, expect_shape as expect_shape, same_dim as same_dim, spec as spec
+)
+from rlx_core.ops.activation import (
+    cbrt as cbrt, erf as erf, erfc as erfc, erfinv as erfinv, exp as exp, exp2 as exp2, expm1 as expm1, gelu as gelu,
+    gelu_approx as gelu_approx, log as log, log10 as log10, log1p as log1p, log2 as log2, mish as mish, relu as relu,
+    rsqrt as rsqrt, sigmoid as sigmoid, silu as silu, softplus as softplus, sqrt as sqrt, tanh as tanh
+)
 from rlx_core.ops.along_axis import put_along_axis as put_along_axis
-from rlx_core.ops.arithmetic import abs as abs
-from rlx_core.ops.arithmetic import add as add
-from rlx_core.ops.arithmetic import atan2 as atan2
-from rlx_core.ops.arithmetic import divide as divide
-from rlx_core.ops.arithmetic import floor_divide as floor_divide
-from rlx_core.ops.arithmetic import hypot as hypot
-from rlx_core.ops.arithmetic import logaddexp as logaddexp
-from rlx_core.ops.arithmetic import maximum as maximum
-from rlx_core.ops.arithmetic import minimum as minimum
-from rlx_core.ops.arithmetic import multiply as multiply
-from rlx_core.ops.arithmetic import negative as negative
-from rlx_core.ops.arithmetic import pow as pow
-from rlx_core.ops.arithmetic import reciprocal as reciprocal
-from rlx_core.ops.arithmetic import remainder as remainder
-from rlx_core.ops.arithmetic import sign as sign
-from rlx_core.ops.arithmetic import square as square
-from rlx_core.ops.arithmetic import subtract as subtract
+from rlx_core.ops.arithmetic import (
+    abs as abs, add as add, atan2 as atan2, divide as divide, floor_divide as floor_divide, hypot as hypot,
+    logaddexp as logaddexp, maximum as maximum, minimum as minimum, multiply as multiply, negative as negative,
+    pow as pow, reciprocal as reciprocal, remainder as remainder, sign as sign, square as square, subtract as subtract
+)
 from rlx_core.ops.arity import op_function as op_function
-from rlx_core.ops.array_creation import arange as arange
-from rlx_core.ops.array_creation import asarray as asarray
-from rlx_core.ops.array_creation import empty as empty
-from rlx_core.ops.array_creation import empty_like as empty_like
-from rlx_core.ops.array_creation import eye as eye
-from rlx_core.ops.array_creation import from_dlpack as from_dlpack
-from rlx_core.ops.array_creation import linspace as linspace
-from rlx_core.ops.array_creation import meshgrid as meshgrid
-from rlx_core.ops.array_elementwise import ceil as ceil
-from rlx_core.ops.array_elementwise import clip as clip
-from rlx_core.ops.array_elementwise import conj as conj
-from rlx_core.ops.array_elementwise import conjugate as conjugate
-from rlx_core.ops.array_elementwise import floor as floor
-from rlx_core.ops.array_elementwise import imag as imag
-from rlx_core.ops.array_elementwise import positive as positive
-from rlx_core.ops.array_elementwise import real as real
-from rlx_core.ops.array_elementwise import round as round
-from rlx_core.ops.array_elementwise import trunc as trunc
-from rlx_core.ops.array_info import can_cast as can_cast
-from rlx_core.ops.array_info import finfo as finfo
-from rlx_core.ops.array_info import iinfo as iinfo
-from rlx_core.ops.array_info import isdtype as isdtype
-from rlx_core.ops.array_info import result_type as result_type
-from rlx_core.ops.array_search import argmax as argmax
-from rlx_core.ops.array_search import argmin as argmin
-from rlx_core.ops.array_search import argsort as argsort
-from rlx_core.ops.array_search import nonzero as nonzero
-from rlx_core.ops.array_search import searchsorted as searchsorted
-from rlx_core.ops.array_search import sort as sort
-from rlx_core.ops.array_search import take as take
-from rlx_core.ops.array_search import take_along_axis as take_along_axis
-from rlx_core.ops.array_search import top_k as top_k
-from rlx_core.ops.array_search import unique_all as unique_all
-from rlx_core.ops.array_search import unique_counts as unique_counts
-from rlx_core.ops.array_search import unique_inverse as unique_inverse
-from rlx_core.ops.array_search import unique_values as unique_values
-from rlx_core.ops.array_shapes import broadcast_arrays as broadcast_arrays
-from rlx_core.ops.array_shapes import broadcast_to as broadcast_to
-from rlx_core.ops.array_shapes import diag as diag
-from rlx_core.ops.array_shapes import diagonal as diagonal
-from rlx_core.ops.array_shapes import expand_dims as expand_dims
-from rlx_core.ops.array_shapes import flip as flip
-from rlx_core.ops.array_shapes import matrix_transpose as matrix_transpose
-from rlx_core.ops.array_shapes import moveaxis as moveaxis
-from rlx_core.ops.array_shapes import pad as pad
-from rlx_core.ops.array_shapes import permute_dims as permute_dims
-from rlx_core.ops.array_shapes import repeat as repeat
-from rlx_core.ops.array_shapes import reshape as reshape
-from rlx_core.ops.array_shapes import roll as roll
-from rlx_core.ops.array_shapes import split as split
-from rlx_core.ops.array_shapes import squeeze as squeeze
-from rlx_core.ops.array_shapes import stack as stack
-from rlx_core.ops.array_shapes import swapaxes as swapaxes
-from rlx_core.ops.array_shapes import tile as tile
-from rlx_core.ops.array_shapes import unstack as unstack
-from rlx_core.ops.array_statistics import all as all
-from rlx_core.ops.array_statistics import any as any
-from rlx_core.ops.array_statistics import astype as astype
-from rlx_core.ops.array_statistics import count_nonzero as count_nonzero
-from rlx_core.ops.array_statistics import cumulative_logsumexp as cumulative_logsumexp
-from rlx_core.ops.array_statistics import cumulative_max as cumulative_max
-from rlx_core.ops.array_statistics import cumulative_min as cumulative_min
-from rlx_core.ops.array_statistics import cumulative_prod as cumulative_prod
-from rlx_core.ops.array_statistics import cumulative_sum as cumulative_sum
-from rlx_core.ops.array_statistics import diff as diff
-from rlx_core.ops.array_statistics import logsumexp as logsumexp
-from rlx_core.ops.array_statistics import max as max
-from rlx_core.ops.array_statistics import mean as mean
-from rlx_core.ops.array_statistics import min as min
-from rlx_core.ops.array_statistics import prod as prod
-from rlx_core.ops.array_statistics import std as std
-from rlx_core.ops.array_statistics import sum as sum
-from rlx_core.ops.array_statistics import var as var
+from rlx_core.ops.array_creation import (
+    arange as arange, asarray as asarray, empty as empty, empty_like as empty_like, eye as eye,
+    from_dlpack as from_dlpack, linspace as linspace, meshgrid as meshgrid
+)
+from rlx_core.ops.array_elementwise import (
+    ceil as ceil, clip as clip, conj as conj, conjugate as conjugate, floor as floor, imag as imag,
+    positive as positive, real as real, round as round, trunc as trunc
+)
+from rlx_core.ops.array_info import (
+    can_cast as can_cast, finfo as finfo, iinfo as iinfo, isdtype as isdtype, result_type as result_type
+)
+from rlx_core.ops.array_search import (
+    argmax as argmax, argmin as argmin, argsort as argsort, nonzero as nonzero, searchsorted as searchsorted,
+    sort as sort, take as take, take_along_axis as take_along_axis, top_k as top_k, unique_all as unique_all,
+    unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values
+)
+from rlx_core.ops.array_shapes import (
+    broadcast_arrays as broadcast_arrays, broadcast_to as broadcast_to, diag as diag, diagonal as diagonal,
+    expand_dims as expand_dims, flip as flip, matrix_transpose as matrix_transpose, moveaxis as moveaxis, pad as pad,
+    permute_dims as permute_dims, repeat as repeat, reshape as reshape, roll as roll, split as split,
+    squeeze as squeeze, stack as stack, swapaxes as swapaxes, tile as tile, unstack as unstack
+)
+from rlx_core.ops.array_statistics import (
+    all as all, any as any, astype as astype, count_nonzero as count_nonzero,
+    cumulative_logsumexp as cumulative_logsumexp, cumulative_max as cumulative_max, cumulative_min as cumulative_min,
+    cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum, diff as diff, logsumexp as logsumexp,
+    max as max, mean as mean, min as min, prod as prod, std as std, sum as sum, var as var
+)
 from rlx_core.ops.batch_norm import batch_norm_inference as batch_norm_inference
-from rlx_core.ops.bitwise import bitwise_and as bitwise_and
-from rlx_core.ops.bitwise import bitwise_invert as bitwise_invert
-from rlx_core.ops.bitwise import bitwise_left_shift as bitwise_left_shift
-from rlx_core.ops.bitwise import bitwise_or as bitwise_or
-from rlx_core.ops.bitwise import bitwise_right_shift as bitwise_right_shift
-from rlx_core.ops.bitwise import bitwise_xor as bitwise_xor
-from rlx_core.ops.comparison import equal as equal
-from rlx_core.ops.comparison import greater as greater
-from rlx_core.ops.comparison import greater_equal as greater_equal
-from rlx_core.ops.comparison import isfinite as isfinite
-from rlx_core.ops.comparison import isinf as isinf
-from rlx_core.ops.comparison import isnan as isnan
-from rlx_core.ops.comparison import less as less
-from rlx_core.ops.comparison import less_equal as less_equal
-from rlx_core.ops.comparison import logical_and as logical_and
-from rlx_core.ops.comparison import logical_not as logical_not
-from rlx_core.ops.comparison import logical_or as logical_or
-from rlx_core.ops.comparison import logical_xor as logical_xor
-from rlx_core.ops.comparison import not_equal as not_equal
-from rlx_core.ops.comparison import signbit as signbit
-from rlx_core.ops.complex import complex_abs as complex_abs
-from rlx_core.ops.complex import complex_norm_sq as complex_norm_sq
-from rlx_core.ops.complex import make_complex as make_complex
-from rlx_core.ops.creation import full as full
-from rlx_core.ops.creation import full_like as full_like
-from rlx_core.ops.creation import iota as iota
-from rlx_core.ops.creation import one_hot as one_hot
-from rlx_core.ops.creation import ones as ones
-from rlx_core.ops.creation import ones_like as ones_like
-from rlx_core.ops.creation import zeros as zeros
-from rlx_core.ops.creation import zeros_like as zeros_like
+from rlx_core.ops.bitwise import (
+    bitwise_and as bitwise_and, bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift,
+    bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift, bitwise_xor as bitwise_xor
+)
+from rlx_core.ops.comparison import (
+    equal as equal, greater as greater, greater_equal as greater_equal, isfinite as isfinite, isinf as isinf,
+    isnan as isnan, less as less, less_equal as less_equal, logical_and as logical_and, logical_not as logical_not,
+    logical_or as logical_or, logical_xor as logical_xor, not_equal as not_equal, signbit as signbit
+)
+from rlx_core.ops.complex import (
+    complex_abs as complex_abs, complex_norm_sq as complex_norm_sq, make_complex as make_complex
+)
+from rlx_core.ops.creation import (
+    full as full, full_like as full_like, iota as iota, one_hot as one_hot, ones as ones, ones_like as ones_like,
+    zeros as zeros, zeros_like as zeros_like
+)
 from rlx_core.ops.cumulative import linear_recurrence as linear_recurrence
-from rlx_core.ops.floating import bitcast as bitcast
-from rlx_core.ops.floating import copysign as copysign
-from rlx_core.ops.floating import nextafter as nextafter
-from rlx_core.ops.gamma import digamma as digamma
-from rlx_core.ops.gamma import lgamma as lgamma
-from rlx_core.ops.gamma import polygamma as polygamma
+from rlx_core.ops.floating import bitcast as bitcast, copysign as copysign, nextafter as nextafter
+from rlx_core.ops.gamma import digamma as digamma, lgamma as lgamma, polygamma as polygamma
 from rlx_core.ops.gather_nd import scatter_nd as scatter_nd
-from rlx_core.ops.indexing import gather as gather
-from rlx_core.ops.indexing import scatter_add as scatter_add
+from rlx_core.ops.indexing import gather as gather, scatter_add as scatter_add
 from rlx_core.ops.kinds import promoted as promoted
-from rlx_core.ops.linalg import matmul as matmul
-from rlx_core.ops.linalg import outer as outer
-from rlx_core.ops.linalg import tensordot as tensordot
-from rlx_core.ops.linalg import vecdot as vecdot
+from rlx_core.ops.linalg import matmul as matmul, outer as outer, tensordot as tensordot, vecdot as vecdot
 from rlx_core.ops.movement import concat as concat
-from rlx_core.ops.normalization import group_norm as group_norm
-from rlx_core.ops.normalization import layer_norm as layer_norm
-from rlx_core.ops.normalization import rms_norm as rms_norm
-from rlx_core.ops.numeric.bins import bincount as bincount
-from rlx_core.ops.numeric.bins import histogram as histogram
-from rlx_core.ops.numeric.bins import segment_max as segment_max
-from rlx_core.ops.numeric.bins import segment_mean as segment_mean
-from rlx_core.ops.numeric.bins import segment_min as segment_min
-from rlx_core.ops.numeric.bins import segment_prod as segment_prod
-from rlx_core.ops.numeric.bins import segment_sum as segment_sum
-from rlx_core.ops.numeric.elementwise import allclose as allclose
-from rlx_core.ops.numeric.elementwise import angle as angle
-from rlx_core.ops.numeric.elementwise import array_equal as array_equal
-from rlx_core.ops.numeric.elementwise import deg2rad as deg2rad
-from rlx_core.ops.numeric.elementwise import fmax as fmax
-from rlx_core.ops.numeric.elementwise import fmin as fmin
-from rlx_core.ops.numeric.elementwise import fmod as fmod
-from rlx_core.ops.numeric.elementwise import heaviside as heaviside
-from rlx_core.ops.numeric.elementwise import isclose as isclose
-from rlx_core.ops.numeric.elementwise import isneginf as isneginf
-from rlx_core.ops.numeric.elementwise import isposinf as isposinf
-from rlx_core.ops.numeric.elementwise import logaddexp2 as logaddexp2
-from rlx_core.ops.numeric.elementwise import nan_to_num as nan_to_num
-from rlx_core.ops.numeric.elementwise import rad2deg as rad2deg
-from rlx_core.ops.numeric.elementwise import sinc as sinc
-from rlx_core.ops.numeric.interpolation import interp as interp
-from rlx_core.ops.numeric.interpolation import polyval as polyval
-from rlx_core.ops.numeric.quantiles import median as median
-from rlx_core.ops.numeric.quantiles import nanmedian as nanmedian
-from rlx_core.ops.numeric.quantiles import nanpercentile as nanpercentile
-from rlx_core.ops.numeric.quantiles import nanquantile as nanquantile
-from rlx_core.ops.numeric.quantiles import percentile as percentile
-from rlx_core.ops.numeric.quantiles import quantile as quantile
-from rlx_core.ops.numeric.signals import convolve as convolve
-from rlx_core.ops.numeric.signals import correlate as correlate
-from rlx_core.ops.numeric.statistics import average as average
-from rlx_core.ops.numeric.statistics import corrcoef as corrcoef
-from rlx_core.ops.numeric.statistics import cov as cov
-from rlx_core.ops.numeric.statistics import trapezoid as trapezoid
-from rlx_core.ops.numeric.without_nan import nanargmax as nanargmax
-from rlx_core.ops.numeric.without_nan import nanargmin as nanargmin
-from rlx_core.ops.numeric.without_nan import nanmax as nanmax
-from rlx_core.ops.numeric.without_nan import nanmean as nanmean
-from rlx_core.ops.numeric.without_nan import nanmin as nanmin
-from rlx_core.ops.numeric.without_nan import nanprod as nanprod
-from rlx_core.ops.numeric.without_nan import nanstd as nanstd
-from rlx_core.ops.numeric.without_nan import nansum as nansum
-from rlx_core.ops.numeric.without_nan import nanvar as nanvar
-from rlx_core.ops.pairs.pairs import view_as_complex as view_as_complex
-from rlx_core.ops.pairs.pairs import view_as_real as view_as_real
-from rlx_core.ops.piecewise import celu as celu
-from rlx_core.ops.piecewise import elu as elu
-from rlx_core.ops.piecewise import hard_sigmoid as hard_sigmoid
-from rlx_core.ops.piecewise import hard_swish as hard_swish
-from rlx_core.ops.piecewise import hard_tanh as hard_tanh
-from rlx_core.ops.piecewise import leaky_relu as leaky_relu
-from rlx_core.ops.piecewise import relu6 as relu6
-from rlx_core.ops.piecewise import selu as selu
-from rlx_core.ops.products import grouped_matmul as grouped_matmul
-from rlx_core.ops.products import lora_matmul as lora_matmul
-from rlx_core.ops.rearrange import tril as tril
-from rlx_core.ops.rearrange import triu as triu
-from rlx_core.ops.samples import Rejected as Rejected
-from rlx_core.ops.samples import Sample as Sample
-from rlx_core.ops.selection import optimization_barrier as optimization_barrier
-from rlx_core.ops.selection import stop_gradient as stop_gradient
-from rlx_core.ops.selection import straight_through as straight_through
-from rlx_core.ops.selection import where as where
+from rlx_core.ops.normalization import group_norm as group_norm, layer_norm as layer_norm, rms_norm as rms_norm
+from rlx_core.ops.numeric.bins import (
+    bincount as bincount, histogram as histogram, segment_max as segment_max, segment_mean as segment_mean,
+    segment_min as segment_min, segment_prod as segment_prod, segment_sum as segment_sum
+)
+from rlx_core.ops.numeric.elementwise import (
+    allclose as allclose, angle as angle, array_equal as array_equal, deg2rad as deg2rad, fmax as fmax, fmin as fmin,
+    fmod as fmod, heaviside as heaviside, isclose as isclose, isneginf as isneginf, isposinf as isposinf,
+    logaddexp2 as logaddexp2, nan_to_num as nan_to_num, rad2deg as rad2deg, sinc as sinc
+)
+from rlx_core.ops.numeric.interpolation import interp as interp, polyval as polyval
+from rlx_core.ops.numeric.quantiles import (
+    median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
+    percentile as percentile, quantile as quantile
+)
+from rlx_core.ops.numeric.signals import convolve as convolve, correlate as correlate
+from rlx_core.ops.numeric.statistics import (
+    average as average, corrcoef as corrcoef, cov as cov, trapezoid as trapezoid
+)
+from rlx_core.ops.numeric.without_nan import (
+    nanargmax as nanargmax, nanargmin as nanargmin, nanmax as nanmax, nanmean as nanmean, nanmin as nanmin,
+    nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar
+)
+from rlx_core.ops.pairs.pairs import view_as_complex as view_as_complex, view_as_real as view_as_real
+from rlx_core.ops.piecewise import (
+    celu as celu, elu as elu, hard_sigmoid as hard_sigmoid, hard_swish as hard_swish, hard_tanh as hard_tanh,
+    leaky_relu as leaky_relu, relu6 as relu6, selu as selu
+)
+from rlx_core.ops.products import grouped_matmul as grouped_matmul, lora_matmul as lora_matmul
+from rlx_core.ops.rearrange import tril as tril, triu as triu
+from rlx_core.ops.samples import Rejected as Rejected, Sample as Sample
+from rlx_core.ops.selection import (
+    optimization_barrier as optimization_barrier, stop_gradient as stop_gradient, straight_through as straight_through,
+    where as where
+)
 from rlx_core.ops.softmax import log_softmax as log_softmax
-from rlx_core.ops.trigonometry import acos as acos
-from rlx_core.ops.trigonometry import acosh as acosh
-from rlx_core.ops.trigonometry import asin as asin
-from rlx_core.ops.trigonometry import asinh as asinh
-from rlx_core.ops.trigonometry import atan as atan
-from rlx_core.ops.trigonometry import atanh as atanh
-from rlx_core.ops.trigonometry import cos as cos
-from rlx_core.ops.trigonometry import cosh as cosh
-from rlx_core.ops.trigonometry import sin as sin
-from rlx_core.ops.trigonometry import sinh as sinh
-from rlx_core.ops.trigonometry import tan as tan
-from rlx_core.ops.windows import dynamic_slice as dynamic_slice
-from rlx_core.ops.windows import dynamic_update_slice as dynamic_update_slice
+from rlx_core.ops.trigonometry import (
+    acos as acos, acosh as acosh, asin as asin, asinh as asinh, atan as atan, atanh as atanh, cos as cos, cosh as cosh,
+    sin as sin, sinh as sinh, tan as tan
+)
+from rlx_core.ops.windows import dynamic_slice as dynamic_slice, dynamic_update_slice as dynamic_update_slice
 
 def family_names() -> tuple[str, ...]: ...
 

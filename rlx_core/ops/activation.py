@@ -8,7 +8,8 @@ rule replaces the operand at that point, not only the result, so that the deriva
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -36,19 +37,13 @@ def _rsqrt_slope(x: Value, y: Value) -> Value:
     return where(x == 0, 0, -0.5 * (safe * safe * safe))
 
 
+_LOGARITHM: Final[Mapping[str, Any]] = {"accepts": INEXACT, "low": 0.2, "high": 3.0}
+_ROOT: Final[Mapping[str, Any]] = {"low": 0.2, "high": 3.0, "kinks": (Kink(0.0, takes="zero", gives=0.0),)}
+
 exp = elementwise("Exp", np.exp, lambda x, y: y, doc="e^x.", accepts=INEXACT)
-log = elementwise(
-    "Log", np.log, lambda x, y: Ratio(1, x), doc="ln x, principal branch.", accepts=INEXACT, low=0.2, high=3.0
-)
+log = elementwise("Log", np.log, lambda x, y: Ratio(1, x), doc="ln x, principal branch.", **_LOGARITHM)
 sqrt = elementwise(
-    "Sqrt",
-    np.sqrt,
-    _sqrt_slope,
-    doc="√x, principal branch, with derivative 0 at 0.",
-    accepts=INEXACT,
-    low=0.2,
-    high=3.0,
-    kinks=(Kink(0.0, takes="zero", gives=0.0),),
+    "Sqrt", np.sqrt, _sqrt_slope, doc="√x, principal branch, with derivative 0 at 0.", accepts=INEXACT, **_ROOT
 )
 rsqrt = elementwise(
     "Rsqrt",
@@ -56,38 +51,22 @@ rsqrt = elementwise(
     _rsqrt_slope,
     doc="1/√x, principal branch, with derivative 0 at 0.",
     accepts=INEXACT,
-    low=0.2,
-    high=3.0,
-    kinks=(Kink(0.0, takes="zero", gives=0.0),),
+    **_ROOT,
 )
 cbrt = elementwise(
     "Cbrt",
     np.cbrt,
     lambda x, y: where(x == 0, 0, 1 / (3 * (y * y + indicator(x == 0, x)))),
     doc="∛x, of negative numbers too, with derivative 0 at 0.",
-    low=0.2,
-    high=3.0,
-    kinks=(Kink(0.0, takes="zero", gives=0.0),),
+    **_ROOT,
 )
 exp2 = elementwise("Exp2", np.exp2, lambda x, y: y * math.log(2), doc="2^x.", accepts=INEXACT)
 expm1 = elementwise("Expm1", np.expm1, lambda x, y: y + 1, doc="e^x - 1, exact near 0.", accepts=INEXACT)
 log2 = elementwise(
-    "Log2",
-    np.log2,
-    lambda x, y: Ratio(1 / math.log(2), x),
-    doc="log₂ x, principal branch.",
-    accepts=INEXACT,
-    low=0.2,
-    high=3.0,
+    "Log2", np.log2, lambda x, y: Ratio(1 / math.log(2), x), doc="log₂ x, principal branch.", **_LOGARITHM
 )
 log10 = elementwise(
-    "Log10",
-    np.log10,
-    lambda x, y: Ratio(1 / math.log(10), x),
-    doc="log₁₀ x, principal branch.",
-    accepts=INEXACT,
-    low=0.2,
-    high=3.0,
+    "Log10", np.log10, lambda x, y: Ratio(1 / math.log(10), x), doc="log₁₀ x, principal branch.", **_LOGARITHM
 )
 log1p = elementwise(
     "Log1p", np.log1p, lambda x, y: Ratio(1, 1 + x), doc="ln(1 + x), exact near 0.", accepts=INEXACT, low=-0.5
@@ -191,9 +170,3 @@ class Softplus(UnaryFloat):
 
 softplus = op_function(Softplus)
 mish = composed("Mish", lambda x: x * tanh(softplus(x)), doc="x · tanh(softplus x).")
-
-OPS = (
-    *(f.op for f in (exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, cbrt, tanh, erf, erfc, erfinv)),
-    *(f.op for f in (sigmoid, relu, gelu, gelu_approx, silu, mish)),
-    Softplus,
-)

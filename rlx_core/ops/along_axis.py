@@ -147,5 +147,3 @@ class PutAlongAxis(Op):
 
 
 put_along_axis = op_function(PutAlongAxis)
-
-OPS = (TakeAlongAxis, PutAlongAxis)

@@ -216,7 +216,3 @@ logaddexp = elementwise(
     doc="ln(e^a + e^b) without overflow.",
     is_commutative=True,
 )
-OPS = (
-    *(f.op for f in (add, subtract, multiply, divide, floor_divide, remainder, pow, maximum, minimum)),
-    *(f.op for f in (negative, real_sign, absolute, square, reciprocal, hypot, atan2, logaddexp)),
-)

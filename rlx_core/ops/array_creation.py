@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import wrapped
 from rlx_core.ir.dims import Dim, Expr
-from rlx_core.ir.dtypes import DType, c64, dtype, f32, f64, i64
+from rlx_core.ir.dtypes import c64, dtype, f32, f64, i64
 from rlx_core.ir.graph import Value, ambient_builder
 from rlx_core.ops.arguments import choice, flag, number
 from rlx_core.ops.array_info import result_type
@@ -28,11 +28,16 @@ from rlx_core.ops.conversion import as_dtype, cast
 from rlx_core.ops.creation import dim_value, even_spacing, eye_matrix, full_like, iota, zeros
 from rlx_core.ops.device import expect_device
 
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike, DTypeLike
+
 _dtype = dtype
 
 
 @checked_call
-def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = None, copy: bool | None = None) -> Any:
+def asarray(
+    obj: ArrayLike | Dim, dtype: DTypeLike | None = None, *, device: str | None = None, copy: bool | None = None
+) -> Array:
     """An array of `obj`: a value, an array, a number, a size, or nested sequences of these.
 
     Python's floats are f32 and its complex numbers c64 unless a dtype is given; arrays keep theirs. With `copy=True` the
@@ -95,19 +100,19 @@ def _leaves(obj: Any) -> Iterator[Any]:
 
 
 @checked_call
-def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None = None) -> Array:
     """The array of another library that supports DLPack, without a copy if its memory can be shared."""
     return asarray(x, device=device, copy=copy)
 
 
 @checked_call
-def empty(shape: Sequence[Dim] | Dim, *, dtype: DType | str | None = None, device: str | None = None) -> Any:
+def empty(shape: Sequence[Dim] | Dim, *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
     """A tensor with unspecified elements: zeros, so that uninitialised memory is never visible."""
     return zeros(shape, dtype, device=device)
 
 
 @checked_call
-def empty_like(x: Any, /, *, dtype: DType | str | None = None, device: str | None = None) -> Any:
+def empty_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
     """A tensor like that of `empty`, with the dims of `x`, and its dtype unless another is given."""
     return full_like(x, 0, dtype, device=device)
 
@@ -119,9 +124,9 @@ def eye(
     /,
     *,
     k: int = 0,
-    dtype: DType | str | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
-) -> Any:
+) -> Array:
     """Ones on the k-th diagonal of a matrix, zeros elsewhere."""
     expect_device("eye", device)
     target = f32 if dtype is None else _dtype(dtype)
@@ -135,10 +140,10 @@ def linspace(
     /,
     num: Dim,
     *,
-    dtype: DType | str | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     endpoint: bool = True,
-) -> Any:
+) -> Array:
     """`num` evenly spaced numbers from `start` to `stop`, which is the last one unless `endpoint` is false."""
     expect_device("linspace", device)
     ends = [v if isinstance(v, complex | np.complexfloating) else number("linspace: an end", v) for v in (start, stop)]
@@ -160,8 +165,13 @@ def linspace(
 
 @checked_call
 def arange(
-    start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str | None = None, device: str | None = None
-) -> Any:
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
+    step: float = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Array:
     """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic bounds are possible with step 1.
 
     The dtype is i64 if all three are integers, f32 otherwise.
@@ -193,7 +203,7 @@ def arange(
 
 
 @checked_call
-def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
+def meshgrid(*arrays: ArrayLike, indexing: Literal["xy", "ij"] = "xy") -> list[Array]:
     """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in images.
 
     Raises:

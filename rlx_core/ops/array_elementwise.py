@@ -5,7 +5,7 @@ The floor of an integer is the integer itself, and a real number is its own real
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rlx_core.errors import ConfigError, DtypeError
 from rlx_core.hints.keywords import checked_call
@@ -17,6 +17,9 @@ from rlx_core.ops.arguments import flag, whole
 from rlx_core.ops.array_shapes import copied
 from rlx_core.ops.creation import zeros_like
 from rlx_core.ops.linalg import operand
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
 
 MOST_PLACES: Final = 300
 """Limit of `decimals` in `round`: larger powers of ten are not finite."""
@@ -32,25 +35,25 @@ def _whole(x: Any, rounding: OpFunction[Any]) -> Any:
 
 
 @checked_call
-def floor(x: Any) -> Any:
+def floor(x: ArrayLike) -> Array:
     """⌊x⌋; integers are unchanged."""
     return _whole(x, piecewise.floor)
 
 
 @checked_call
-def ceil(x: Any) -> Any:
+def ceil(x: ArrayLike) -> Array:
     """⌈x⌉; integers are unchanged."""
     return _whole(x, piecewise.ceil)
 
 
 @checked_call
-def trunc(x: Any) -> Any:
+def trunc(x: ArrayLike) -> Array:
     """x without its fraction; integers are unchanged."""
     return _whole(x, piecewise.trunc)
 
 
 @checked_call
-def round(x: Any, decimals: int = 0, *, straight_through: bool = False) -> Any:
+def round(x: ArrayLike, decimals: int = 0, *, straight_through: bool = False) -> Array:
     """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.
 
     As in NumPy, x is multiplied by 10^decimals, rounded and divided again, so if that product overflows, the value is lost.
@@ -83,7 +86,7 @@ def _rounded(x: Any, places: int, ste: bool) -> Any:
 
 
 @checked_call
-def positive(x: Any) -> Any:
+def positive(x: ArrayLike) -> Array:
     """x itself, of any numeric dtype."""
     if not dtype_of(x).is_numeric:
         raise DtypeError(f"positive: x must be a number, not {dtype_of(x)}")
@@ -91,19 +94,19 @@ def positive(x: Any) -> Any:
 
 
 @checked_call
-def real(x: Any) -> Any:
+def real(x: ArrayLike) -> Array:
     """The real part; of a real x that is x."""
     return conversion.real(x) if dtype_of(x).is_complex else positive(x)
 
 
 @checked_call
-def imag(x: Any) -> Any:
+def imag(x: ArrayLike) -> Array:
     """The imaginary part; of a real x that is 0."""
     return complex.imag(x) if dtype_of(x).is_complex else zeros_like(positive(x))
 
 
 @checked_call
-def conj(x: Any) -> Any:
+def conj(x: ArrayLike) -> Array:
     """The complex conjugate; of a real x that is x."""
     return conversion.conjugate(x) if dtype_of(x).is_complex else positive(x)
 
@@ -112,6 +115,6 @@ conjugate = conj
 
 
 @checked_call
-def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """x clamped between `min` and `max`, either of which may be absent; bounds take the dtype of x, and NaN is preserved."""
     return selection.clip(x, min, max)

@@ -6,7 +6,7 @@ sizes in a program are known before it runs, so values of a program are refused 
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,15 +24,18 @@ from rlx_core.ops.getitem import from_front, in_dtype_of_size
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.selection import where
 
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
 
 @checked_call
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
     """The index of the first largest element of `axis`; without an axis, in the row-major order of all."""
     return _arg_extreme(counting.arg_max, x, axis, keepdims)
 
 
 @checked_call
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmin(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
     """The index of the first smallest element of `axis`; without an axis, in the row-major order of all."""
     return _arg_extreme(counting.arg_min, x, axis, keepdims)
 
@@ -46,34 +49,38 @@ def _arg_extreme(find: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
 
 
 @checked_call
-def sort(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def sort(x: ArrayLike, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The elements of `axis` in order; NaN is larger than every number."""
     place = normalize_axis(axis, len(shape_of(x)))
     return sorting.sort_with_indices(x, axis=place, descending=descending, stable=stable)[0]
 
 
 @checked_call
-def argsort(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: ArrayLike, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The indices that sort the elements of `axis`; ties stay in index order."""
     place = normalize_axis(axis, len(shape_of(x)))
     return sorting.arg_sort(x, axis=place, descending=descending, stable=stable)
 
 
 @checked_call
-def top_k(x: Any, k: Dim, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
+def top_k(x: ArrayLike, k: Dim, axis: int = -1, largest: bool = True) -> tuple[Array, Array]:
     """The k largest (or smallest) elements of `axis` in order, and their indices."""
     values, places = sorting.top_k(x, k=k, axis=normalize_axis(axis, len(shape_of(x))), largest=largest)
     return values, places
 
 
 @checked_call
-def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
+def searchsorted(
+    x1: ArrayLike, x2: ArrayLike, side: Literal["left", "right"] = "left", sorter: ArrayLike | None = None
+) -> Array:
     """The positions to insert the elements of `x2` into `x1`, which is sorted, or which `sorter` (from `argsort`) sorts."""
     return sorting.search_sorted(x1 if sorter is None else take(x1, sorter, axis=0), x2, side=side)
 
 
 @checked_call
-def take(x: Any, indices: Any, axis: int | None = None, out_of_bounds: indexing.OutOfBounds = "error") -> Any:
+def take(
+    x: ArrayLike, indices: ArrayLike, axis: int | None = None, out_of_bounds: indexing.OutOfBounds = "error"
+) -> Array:
     """Elements of `axis` at indices; negative ones count from the end.
 
     With `out_of_bounds` "clip" or "fill" a negative index is outside of the axis.
@@ -101,7 +108,9 @@ def _from_front(indices: Any, size: Dim) -> Any:
 
 
 @checked_call
-def take_along_axis(x: Any, indices: Any, axis: int = -1, out_of_bounds: indexing.OutOfBounds = "error") -> Any:
+def take_along_axis(
+    x: ArrayLike, indices: ArrayLike, axis: int = -1, out_of_bounds: indexing.OutOfBounds = "error"
+) -> Array:
     """One element of `axis` for each index, counted from the front; the other axes broadcast."""
     oob = indexing.checked_policy("take_along_axis", out_of_bounds)
     rank = len(shape_of(x))
@@ -122,7 +131,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, out_of_bounds: indexin
 
 
 @checked_call
-def nonzero(x: Any) -> tuple[Any, ...]:
+def nonzero(x: ArrayLike) -> tuple[Array, ...]:
     """The positions of the elements that are not 0, an i64 array for each axis, in row-major order.
 
     Raises:
@@ -159,7 +168,7 @@ class UniqueInverseResult(NamedTuple):
 
 
 @checked_call
-def unique_all(x: Any) -> UniqueAllResult:
+def unique_all(x: ArrayLike) -> UniqueAllResult:
     """The distinct elements in order, the first index of each, the index in these of each element of `x`, and their counts.
 
     Every NaN is distinct; 0.0 and -0.0 are equal.
@@ -175,14 +184,14 @@ def unique_all(x: Any) -> UniqueAllResult:
 
 
 @checked_call
-def unique_counts(x: Any) -> UniqueCountsResult:
+def unique_counts(x: ArrayLike) -> UniqueCountsResult:
     """The distinct elements in order, and the count of each; see `unique_all`."""
     values, counts = np.unique(_known("unique_counts", x, _NEIGHBOURS), return_counts=True, equal_nan=False)
     return UniqueCountsResult(_made(values), _made(counts))
 
 
 @checked_call
-def unique_inverse(x: Any) -> UniqueInverseResult:
+def unique_inverse(x: ArrayLike) -> UniqueInverseResult:
     """The distinct elements in order, and the index in these of each element of `x`; see `unique_all`."""
     array = _known("unique_inverse", x, _NEIGHBOURS)
     values, inverse = np.unique(array, return_inverse=True, equal_nan=False)
@@ -190,7 +199,7 @@ def unique_inverse(x: Any) -> UniqueInverseResult:
 
 
 @checked_call
-def unique_values(x: Any) -> Any:
+def unique_values(x: ArrayLike) -> Array:
     """The distinct elements in order; see `unique_all`."""
     return _made(np.unique(_known("unique_values", x, _NEIGHBOURS), equal_nan=False))
 

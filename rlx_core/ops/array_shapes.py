@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from rlx_core.ir.types import Shape, as_dim, broadcast_shapes, normalize_axes, n
 from rlx_core.ops import indexing, movement, rearrange, structural
 from rlx_core.ops.arguments import flag, listed, whole
 from rlx_core.ops.movement import concat
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
 
 Axis = int | Sequence[int] | None
 
@@ -48,7 +51,7 @@ def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:
 
 
 @checked_call
-def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> Any:
+def reshape(x: ArrayLike, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> Array:
     """The same elements in row-major order with other dims, one of which may be -1.
 
     `copy=True` returns a new array, or a value that may be assigned to; `copy=False` refuses to copy.
@@ -71,14 +74,14 @@ def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> 
 
 
 @checked_call
-def permute_dims(x: Any, axes: Sequence[int]) -> Any:
+def permute_dims(x: ArrayLike, axes: Sequence[int]) -> Array:
     """Axis `i` of the result is axis `axes[i]` of `x`."""
     rank = len(shape_of(x))
     return structural.transpose(x, perm=[normalize_axis(a, rank) for a in numbers_of(axes)])
 
 
 @checked_call
-def matrix_transpose(x: Any) -> Any:
+def matrix_transpose(x: ArrayLike) -> Array:
     """The last two axes exchanged."""
     rank = len(shape_of(x))
     if rank < 2:
@@ -87,7 +90,7 @@ def matrix_transpose(x: Any) -> Any:
 
 
 @checked_call
-def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to other positions; the others keep their order."""
     rank = len(shape_of(x))
     origins, targets = ([normalize_axis(a, rank) for a in numbers_of(axes)] for axes in (source, destination))
@@ -101,7 +104,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 
 @checked_call
-def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged."""
     order = list(range(len(shape_of(x))))
     i, j = (normalize_axis(axis, len(order)) for axis in (axis1, axis2))
@@ -110,7 +113,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 
 
 @checked_call
-def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+def diagonal(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
     """A diagonal of each matrix in the axes `axis1` and `axis2`: the last two by default, unlike NumPy's first two.
 
     Shapes:
@@ -123,20 +126,20 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
 
 
 @checked_call
-def broadcast_to(x: Any, shape: Sequence[Dim] | Dim) -> Any:
+def broadcast_to(x: ArrayLike, shape: Sequence[Dim] | Dim) -> Array:
     """`x` broadcast to `shape`: its sizes, or its single size."""
     return structural.expand(x, target=numbers_of(shape))
 
 
 @checked_call
-def broadcast_arrays(*arrays: Any) -> list[Any]:
+def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
     """The operands broadcast to their common shape."""
     shape = broadcast_shapes(*map(shape_of, arrays))
     return [x if shape_of(x) == shape else broadcast_to(x, shape) for x in arrays]
 
 
 @checked_call
-def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Any:
+def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     """`x` with axes of size 1 at the positions `axis` of the result."""
     shape, new = list(shape_of(x)), numbers_of(axis)
     for place in normalize_axes(new, len(shape) + len(new)):
@@ -145,7 +148,7 @@ def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Any:
 
 
 @checked_call
-def squeeze(x: Any, axis: Axis = None) -> Any:
+def squeeze(x: ArrayLike, axis: Axis = None) -> Array:
     """`x` without the listed axes, which must have size 1; without a list, all axes known to have size 1."""
     shape = shape_of(x)
     if axis is None:
@@ -158,7 +161,7 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
 
 
 @checked_call
-def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array:
     """Tensors of one shape joined along a new axis."""
     tensors = listed("stack: arrays", arrays)
     return concat([expand_dims(x, axis) for x in tensors], axis=_new_axis(tensors, axis))
@@ -169,14 +172,14 @@ def _new_axis(arrays: Sequence[Any], axis: int) -> int:
 
 
 @checked_call
-def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an axis of known size, each without it."""
     place = normalize_axis(axis, len(shape_of(x)))
     return tuple(squeeze(part, place) for part in split(x, shape_of(x)[place].__index__(), place))
 
 
 @checked_call
-def split(x: Any, indices_or_sections: int | Sequence[Dim], axis: int = 0) -> list[Any]:
+def split(x: ArrayLike, indices_or_sections: int | Sequence[Dim], axis: int = 0) -> list[Array]:
     """An axis split into equal parts, or at the positions listed.
 
     Raises:
@@ -196,13 +199,13 @@ def split(x: Any, indices_or_sections: int | Sequence[Dim], axis: int = 0) -> li
 
 
 @checked_call
-def flip(x: Any, axis: Axis = None) -> Any:
+def flip(x: ArrayLike, axis: Axis = None) -> Array:
     """The elements of the listed axes, or of all, in reverse order."""
     return movement.flip(x, axes=axes_of(x, axis))
 
 
 @checked_call
-def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Any:
+def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
     """Elements shifted along `axis`, wrapping around at the end; without an axis, in row-major order."""
     if axis is None:
         return reshape(roll(reshape(x, -1), shift, 0), shape_of(x))
@@ -213,13 +216,13 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Any:
 
 
 @checked_call
-def tile(x: Any, repetitions: int | Sequence[int]) -> Any:
+def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> Array:
     """`x` repeated as a whole along its axes."""
     return rearrange.tile(x, repeats=numbers_of(repetitions))
 
 
 @checked_call
-def repeat(x: Any, repeats: int | Sequence[int] | np.ndarray, axis: int | None = None) -> Any:
+def repeat(x: ArrayLike, repeats: int | Sequence[int] | ArrayLike, axis: int | None = None) -> Array:
     """Each element repeated in place along `axis`, flat without an axis.
 
     One number, or an array of one, repeats all elements; a longer array has a number for each. In a program the numbers must be
@@ -242,11 +245,11 @@ def repeat(x: Any, repeats: int | Sequence[int] | np.ndarray, axis: int | None =
 
 @checked_call
 def pad(
-    x: Any,
-    pad_width: int | Sequence[Any],
+    x: ArrayLike,
+    pad_width: int | Sequence[ArrayLike],
     mode: movement.PadMode = "constant",
-    constant_values: Any = None,
-) -> Any:
+    constant_values: ArrayLike | None = None,
+) -> Array:
     """`x` with padding: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
     rank = len(shape_of(x))
     if isinstance(pad_width, int | np.integer | Expr):
@@ -261,6 +264,6 @@ def pad(
 
 
 @checked_call
-def diag(x: Any, k: int = 0) -> Any:
+def diag(x: ArrayLike, k: int = 0) -> Array:
     """A diagonal of each matrix, or for a vector the matrix that has it on a diagonal."""
     return rearrange.diag(x, offset=k) if len(shape_of(x)) == 1 else rearrange.diagonal(x, offset=k)

@@ -6,13 +6,13 @@ Integers are summed and multiplied in the default integer dtype, as in NumPy, un
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ShapeError
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import require
-from rlx_core.ir.dtypes import DType, bool_, dtype, i64, u64
+from rlx_core.ir.dtypes import bool_, dtype, i64, u64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops import conversion, counting, cumulative, reduction, structural
@@ -24,6 +24,9 @@ from rlx_core.ops.creation import full
 from rlx_core.ops.device import expect_device
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.movement import concat, narrow
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike, DTypeLike
 
 _dtype = dtype
 
@@ -41,7 +44,7 @@ def one_axis(name: str, x: Any, axis: int | None) -> int:
 
 
 @checked_call
-def astype(x: Any, dtype: DType | str, *, copy: bool = True, device: str | None = None) -> Any:
+def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True, device: str | None = None) -> Array:
     """`x` in another dtype. If `x` has this dtype already, the result is `x` itself only if `copy` is False.
 
     Complex to real is refused; use `real`, `imag` or `abs`.
@@ -53,7 +56,7 @@ def astype(x: Any, dtype: DType | str, *, copy: bool = True, device: str | None 
     return copied(array) if copy else array
 
 
-def _accumulated(x: Any, dtype: DType | str | None) -> Any:
+def _accumulated(x: Any, dtype: DTypeLike | None) -> Any:
     """Return `x` in its accumulation dtype: `dtype` if given, else its own, with integers and bool in a 64-bit integer dtype."""
     source_dtype = x.dtype if isinstance(x, Value) else _dtype(as_array(x).dtype)
     default = u64 if source_dtype.kind == "uint" else i64 if source_dtype.kind in ("int", "bool") else source_dtype
@@ -62,25 +65,25 @@ def _accumulated(x: Any, dtype: DType | str | None) -> Any:
 
 
 @checked_call
-def sum(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:
+def sum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
     """The sum over `axis`, in `dtype`: by default the dtype of a float `x`, else the default integer dtype (i64 or u64)."""
     return structural.sum_axes(_accumulated(x, dtype), axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
-def prod(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:
+def prod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
     """The product over `axis`, with `dtype` as in `sum`."""
     return reduction.prod_axes(_accumulated(x, dtype), axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
-def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def mean(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The mean over `axis`; integers are averaged in f32, 64-bit ones in f64."""
     return reduction.mean_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
-def var(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def var(x: ArrayLike, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
     """The variance over `axis` in two passes, divided by n - correction."""
     return reduction.var_axes(
         x, axes=axes_of(x, axis), keep_dim=keepdims, correction=number("var: correction", correction)
@@ -88,7 +91,7 @@ def var(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = Fal
 
 
 @checked_call
-def std(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def std(x: ArrayLike, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
     """The standard deviation over `axis`: the root of the variance."""
     return reduction.std_axes(
         x, axes=axes_of(x, axis), keep_dim=keepdims, correction=number("std: correction", correction)
@@ -96,45 +99,45 @@ def std(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = Fal
 
 
 @checked_call
-def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def max(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The largest element over `axis`; NaN propagates."""
     return reduction.max_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
-def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def min(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The smallest element over `axis`; NaN propagates."""
     return reduction.min_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
-def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def logsumexp(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """log Σ e^x over `axis`, without overflow."""
     return reduction.log_sum_exp(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
-def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def any(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """Whether any element over `axis` is not 0."""
     return counting.any_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
-def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def all(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """Whether all elements over `axis` are not 0."""
     return counting.all_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
-def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The number of elements over `axis` that are not 0."""
     return counting.count_nonzero(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
 def cumulative_sum(
-    x: Any, axis: int | None = None, dtype: DType | str | None = None, include_initial: bool = False
-) -> Any:
+    x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
     """Running sums along `axis`, with `dtype` as in `sum`; `include_initial` prepends the initial 0."""
     place = one_axis("cumulative_sum", x, axis)
     return _after_initial(cumulative.cumsum(_accumulated(x, dtype), axis=place), place, 0 if include_initial else None)
@@ -142,15 +145,15 @@ def cumulative_sum(
 
 @checked_call
 def cumulative_prod(
-    x: Any, axis: int | None = None, dtype: DType | str | None = None, include_initial: bool = False
-) -> Any:
+    x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
     """Running products along `axis`, with `dtype` as in `sum`; `include_initial` prepends the initial 1."""
     place = one_axis("cumulative_prod", x, axis)
     return _after_initial(cumulative.cumprod(_accumulated(x, dtype), axis=place), place, 1 if include_initial else None)
 
 
 @checked_call
-def cumulative_max(x: Any, axis: int | None = None) -> Any:
+def cumulative_max(x: ArrayLike, axis: int | None = None) -> Array:
     """The largest element so far along `axis`; NaN propagates.
 
     >>> cumulative_max(np.array([1, 3, 2])).tolist()
@@ -160,13 +163,13 @@ def cumulative_max(x: Any, axis: int | None = None) -> Any:
 
 
 @checked_call
-def cumulative_min(x: Any, axis: int | None = None) -> Any:
+def cumulative_min(x: ArrayLike, axis: int | None = None) -> Array:
     """The smallest element so far along `axis`; NaN propagates."""
     return cumulative.cummin(x, axis=one_axis("cumulative_min", x, axis))
 
 
 @checked_call
-def cumulative_logsumexp(x: Any, axis: int | None = None) -> Any:
+def cumulative_logsumexp(x: ArrayLike, axis: int | None = None) -> Array:
     """log of the running sum of exponentials along `axis`, without overflow."""
     return cumulative.cum_log_sum_exp(x, axis=one_axis("cumulative_logsumexp", x, axis))
 
@@ -180,7 +183,9 @@ def _after_initial(x: Any, axis: int, initial: int | None) -> Any:
 
 
 @checked_call
-def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Array:
     """The differences of adjacent elements along `axis`, taken `n` times, after `prepend` and `append` are concatenated.
 
     Raises:

@@ -7,7 +7,7 @@ place if it is the last use of the operand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from rlx_core.ops.scatter import Scatter, ScatterMode
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape
 from rlx_core.system.records import frozen
+
+if TYPE_CHECKING:
+    from rlx_core.typing import ArrayLike
 
 _JOINS: dict[ScatterMode, Callable[[Any, Any], Any]] = {
     "set": lambda old, new: new,
@@ -114,7 +117,7 @@ class _At:
 
 
 @checked_call
-def at(x: Any) -> _At:
+def at(x: ArrayLike) -> _At:
     """`rlx.at(x)[key].set(y)`: another array with other elements at the positions that `x[key]` reads.
 
     For traced values `x.at` is the same. Instead of `set` there are `add`, `subtract`, `multiply`, `divide`, `power`, `max`,
@@ -138,7 +141,7 @@ def written(x: Any, key: Any, value: Any, mode: ScatterMode) -> Any:
         if ambient_builder() is None:
             return _in_array(x, key, value, mode)
         x = copied(x)
-    new = asarray(value, x.dtype)
+    new: Any = asarray(value, x.dtype)
     if isinstance(key, tuple) and len(key) == 1:
         key = key[0]
     if _is_computed_mask(key):

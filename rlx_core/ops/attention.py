@@ -261,6 +261,3 @@ def attention_samples() -> Iterator[Sample]:
         yield Sample("f64[1, 4, 4]", "f64[1, 2, 4]", "f64[1, 2, 4]", "bool[1, 2]", **common, mask_kind="causal",
                      empty_row=empty_row)  # fmt: skip
     yield Sample("f32[1, 2, 4]", "f32[1, 0, 4]", "f32[1, 0, 4]", **common)
-
-
-OPS = (Attention, AttentionBackward)

@@ -224,5 +224,3 @@ class BatchNorm(ChannelOp):
 
 
 batch_norm = op_function(BatchNorm)
-
-OPS: tuple[type[Op], ...] = (BatchNormInference, BatchNorm)

@@ -62,7 +62,3 @@ bitwise_right_shift = elementwise(
     accepts=INTEGERS,
     ranges={"a": (-100, 100), "b": (0, 9)},
 )
-
-OPS = tuple(
-    f.op for f in (bitwise_and, bitwise_or, bitwise_xor, bitwise_invert, bitwise_left_shift, bitwise_right_shift)
-)

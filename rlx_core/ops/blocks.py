@@ -287,14 +287,3 @@ def partly_visible(rng: np.random.Generator) -> list[np.ndarray]:
     """Return the arrays of a decoder layer in which the second sequence is one position shorter."""
     shapes = [tuple(map(int, t[4:-1].split(", "))) for t in llama_types(heads=2, kv=1)]
     return [*(rng.uniform(-1, 1, s) for s in shapes), np.array([[True, True, True], [True, True, False]])]
-
-
-BLOCKS: tuple[type[Block], ...] = (
-    LinearBlock,
-    LinearFusedBlock,
-    SharedLinearPairBlock,
-    SwiGLUBlock,
-    ResidualRmsNormBlock,
-    LlamaDecoderBlock,
-)
-OPS: tuple[type[Op], ...] = BLOCKS

@@ -143,6 +143,3 @@ def with_cotangents_like(body: Graph, size: Dim, actual: Sequence[bool], expecte
 def traced(name: str, function: Callable[..., Any], types: str) -> Graph:
     """Return the graph of a function of values; its inputs are `x0`, `x1`, … of the `types` listed."""
     return graph_of(name, [spec(t) for t in re.findall(r"\w+\[[^]]*\]", types)], function)
-
-
-OPS = (Call,)

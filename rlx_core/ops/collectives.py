@@ -366,6 +366,3 @@ def axis_size(axis_name: str | Sequence[str]) -> Dim:
         AxisNameError: No enclosing `vmap` has an axis of this name.
     """
     return product(_chosen("axis_size", axis_name).sizes)
-
-
-OPS = (PSum, PMean, PMax, PMin, AxisIndex)

@@ -82,12 +82,3 @@ isfinite = _classification("IsFinite", np.isfinite, "Whether x is neither infini
 signbit = _classification(
     "SignBit", sign_bit_array, "Whether the sign of x is minus; -0.0 and NaN have a sign too.", (*INTEGERS, *FLOATS)
 )
-
-OPS = tuple(
-    f.op
-    for f in (
-        *(equal, not_equal, less, less_equal, greater, greater_equal),
-        *(logical_and, logical_or, logical_xor, logical_not),
-        *(isnan, isinf, isfinite, signbit),
-    )
-)

@@ -155,6 +155,3 @@ class ComplexNormSq(PartOfComplex):
 
 
 complex_norm_sq = op_function(ComplexNormSq)
-
-
-OPS = (ComplexAbs, Angle, Imag, MakeComplex, ComplexNormSq)

@@ -209,5 +209,3 @@ class Real(PartOfComplex):
 
 
 real = op_function(Real)
-
-OPS = (Cast, Conjugate, Real)

@@ -143,5 +143,3 @@ class ArgMin(ArgExtreme):
 
 
 arg_max, arg_min = op_function(ArgMax), op_function(ArgMin)
-
-OPS = (CountNonzero, AnyTrue, AllTrue, ArgMax, ArgMin)

@@ -6,7 +6,7 @@ Shapes are dims, so these ops create symbolic data: a `Constant` is static, an `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from attrs import field
@@ -25,6 +25,9 @@ from rlx_core.ops.device import expect_device
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import as_shape, expand, reshape, sum_axes
+
+if TYPE_CHECKING:
+    from rlx_core.typing import DTypeLike
 
 
 def static(shape: Sequence[Dim]) -> tuple[int, ...]:
@@ -169,7 +172,7 @@ def scalar(value: complex, dtype: DType) -> np.ndarray:
 
 @checked_call
 def full(
-    shape: Sequence[Dim] | Dim, fill_value: Any, dtype: DType | str | None = None, *, device: str | None = None
+    shape: Sequence[Dim] | Dim, fill_value: Any, dtype: DTypeLike | None = None, *, device: str | None = None
 ) -> Any:
     """A tensor of `shape` whose elements all are `fill_value`: a number, a size, or a scalar value.
 
@@ -192,13 +195,13 @@ def full(
 _dtype = dtype
 
 
-def _filled(shape: Sequence[Dim] | Dim, number: int, dtype: DType | str | None, device: str | None) -> Any:
+def _filled(shape: Sequence[Dim] | Dim, number: int, dtype: DTypeLike | None, device: str | None) -> Any:
     resolved = f32 if dtype is None else _dtype(dtype)
     return full(shape, bool(number) if resolved is bool_ else number, resolved, device=device)
 
 
 @checked_call
-def zeros(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
+def zeros(shape: Sequence[Dim] | Dim, dtype: DTypeLike | None = None, *, device: str | None = None) -> Any:
     """A tensor of zeros; of f32 unless another dtype is given."""
     return _filled(shape, 0, dtype, device)
 
@@ -209,13 +212,13 @@ def _shaped(x: Any) -> Any:
 
 
 @checked_call
-def ones(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
+def ones(shape: Sequence[Dim] | Dim, dtype: DTypeLike | None = None, *, device: str | None = None) -> Any:
     """A tensor of ones; of f32 unless another dtype is given."""
     return _filled(shape, 1, dtype, device)
 
 
 @checked_call
-def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
+def full_like(x: Any, fill_value: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Any:
     """A tensor with the dims of `x`, and its dtype unless another is given."""
     x = _shaped(x)
     resolved = _dtype(x.dtype) if dtype is None else _dtype(dtype)
@@ -229,13 +232,13 @@ def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None, *, devi
 
 
 @checked_call
-def zeros_like(x: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
+def zeros_like(x: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Any:
     """Zeros with the dims of `x`, and its dtype unless another is given."""
     return full_like(x, 0, dtype, device=device)
 
 
 @checked_call
-def ones_like(x: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
+def ones_like(x: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Any:
     """Ones with the dims of `x`, and its dtype unless another is given."""
     return full_like(x, 1, dtype, device=device)
 
@@ -377,5 +380,3 @@ class Linspace(Creation):
 
 
 eye_matrix, one_hot, even_spacing = op_function(Eye), op_function(OneHot), op_function(Linspace)
-
-OPS = (DimValue, Iota, Full, Eye, OneHot, Linspace)

@@ -294,5 +294,3 @@ class CumLogSumExp(Cumulative):
 
 
 cum_log_sum_exp = op_function(CumLogSumExp)
-
-OPS = (Cumsum, LinearRecurrence, Cumprod, Cummax, Cummin, CumLogSumExp)

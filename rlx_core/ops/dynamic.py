@@ -201,5 +201,3 @@ class DynamicUpdateSlice(Op):
 
 
 dynamic_update_slice = op_function(DynamicUpdateSlice)
-
-OPS = (DynamicSlice, DynamicUpdateSlice)

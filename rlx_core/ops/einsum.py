@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rlx_core.errors import FormatError, ShapeError, WrongInputCountError
 from rlx_core.hints.keywords import checked_call
@@ -173,7 +173,7 @@ class Einsum(Op):
 
 
 @checked_call
-def einsum(subscripts: str, *operands: object) -> object:
+def einsum(subscripts: str, *operands: Any) -> Any:
     """Return `Einsum` with the subscripts first, as in NumPy."""
     return Einsum(subscripts)(*operands)
 
@@ -250,6 +250,3 @@ def in_order(x: Labelled, result: Labels, shape: Sequence[Dim]) -> Value:
         return value
     placed = reshaped(value, tuple(x.size(label) if label in x.labels else 1 for label in result))
     return expand(placed, tuple(shape))
-
-
-OPS = (Einsum,)

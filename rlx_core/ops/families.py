@@ -1,14 +1,16 @@
 """The table of the modules of all ops: an op can be looked up by name without importing the other modules.
 
-A test compares this with the modules' own `OPS`; `python -m rlx_core.ops.families` prints an updated table.
+A test compares this with the op classes that the modules define.
 """
 
 from __future__ import annotations
 
 import importlib
-import textwrap
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:  # rlx's own plugin reads this table, and must stay as light as anyone's
+    from rlx_core.ir.op import Op
 
 FAMILIES: Final[Mapping[str, str]] = {
     "activation": (
@@ -81,7 +83,24 @@ FAMILIES: Final[Mapping[str, str]] = {
     "structural": "reshape expand transpose sum",
     "trigonometry": "sin cos tan sinh cosh asin acos atan asinh acosh atanh",
 }
-"""Module of `rlx_core.ops` → the names of its ops, without the domain, in the order of the module."""
+"""Module of `rlx_core.ops` → the names of its ops, without the domain."""
+
+
+class Family:
+    """The op classes of a module of `rlx_core.ops`, in the order of the table; the module is imported when they are iterated."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def __iter__(self) -> Iterator[type[Op]]:
+        from rlx_core.ir.apply import OpFunction  # imported here, because reading the table needs no op
+        from rlx_core.ir.op import Op
+
+        members = vars(importlib.import_module(f"rlx_core.ops.{self.module}")).values()
+        classes = [each.op if isinstance(each, OpFunction) else each for each in members]
+        ops = {op.name: op for op in classes if isinstance(op, type) and issubclass(op, Op)}
+        return (ops[f"rlx.{name}"] for name in FAMILIES[self.module].split())
+
 
 REMOVED: Final[Mapping[str, str]] = {
     "batch_norm_inference_backward": "beta gamma mean var x",
@@ -98,20 +117,3 @@ REMOVED: Final[Mapping[str, str]] = {
 def removed_ops() -> frozenset[str]:
     """Return the full names of the ops of earlier versions."""
     return frozenset(f"rlx.{prefix}_{end}" for prefix, ends in REMOVED.items() for end in ends.split())
-
-
-def found_families() -> dict[str, str]:
-    """Return the same table, read from the modules; this imports all of them."""
-    package = importlib.import_module("rlx_core.ops")
-    families: dict[str, str] = {}
-    for module in package.family_names():
-        ops = vars(importlib.import_module(f"rlx_core.ops.{module}")).get("OPS", ())
-        if ops:
-            families[module] = " ".join(op.name.removeprefix("rlx.") for op in ops)
-    return families
-
-
-if __name__ == "__main__":
-    for module, names in found_families().items():
-        lines = [f'"{line}"' for line in textwrap.wrap(names, 100, drop_whitespace=False)]
-        print(f'    "{module}": {lines[0]},' if len(lines) == 1 else f'    "{module}": ({" ".join(lines)}),')

@@ -157,6 +157,3 @@ def bitcast(x: Any, dtype: Any) -> Any:
     """
     array = x if isinstance(x, Value) else as_array(x)
     return bits_as(array, of=_dtype(array.dtype), to=_dtype(dtype))
-
-
-OPS = (copysign.op, NextOnGrid, NextAfter, Bitcast)

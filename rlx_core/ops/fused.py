@@ -18,10 +18,9 @@ from rlx_core.ir.dtypes import FLOATS, DType, f16, f32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape
-from rlx_core.ops import activation as activations
-from rlx_core.ops import piecewise
 from rlx_core.ops.activation import silu
 from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.families import Family
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.movement import narrow
@@ -30,7 +29,7 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import affine_prepare, expect_affine
 from rlx_core.ops.validators import number, optional_dtype
 
-STANDARD: tuple[type[Op], ...] = (*activations.OPS, *piecewise.OPS)
+STANDARD: tuple[type[Op], ...] = (*Family("activation"), *Family("piecewise"))
 
 ACTIVATIONS: dict[str, type[Op]] = {op.name.removeprefix("rlx."): op for op in STANDARD if len(op.operands) == 1}
 """The standard functions of one variable by their short names; any other op of one operand is passed as an instance."""
@@ -226,6 +225,3 @@ class FusedSwiGLU(Op):
 
 
 fused_swiglu = op_function(FusedSwiGLU)
-
-
-OPS: tuple[type[Op], ...] = (FusedMatMulBiasAct, FusedResidualLN, FusedResidualRmsNorm, FusedSwiGLU)

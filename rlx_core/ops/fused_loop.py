@@ -106,5 +106,3 @@ class FusedLoop(Op):
 
 
 fused_loop = op_function(FusedLoop)
-
-OPS = (FusedLoop,)

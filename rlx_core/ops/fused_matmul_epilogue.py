@@ -82,5 +82,3 @@ class FusedMatMulEpilogue(Op):
 
 
 fused_matmul_epilogue = op_function(FusedMatMulEpilogue)
-
-OPS = (FusedMatMulEpilogue,)

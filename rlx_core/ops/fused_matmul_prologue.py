@@ -125,5 +125,3 @@ def _of_nibbles() -> FusedLoop:
 
 
 fused_matmul_prologue = op_function(FusedMatMulPrologue)
-
-OPS: tuple[type[Op], ...] = (FusedMatMulPrologue,)

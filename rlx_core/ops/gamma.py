@@ -59,6 +59,3 @@ polygamma = op_function(Polygamma)
 def trigamma(x: Any) -> Any:
     """ψ'(x): the polygamma function of order 1."""
     return polygamma(x, order=1)
-
-
-OPS = (lgamma.op, digamma.op, Polygamma)

@@ -164,5 +164,3 @@ class ScatterND(Op):
 
 
 gather_nd, scatter_nd = op_function(GatherND), op_function(ScatterND)
-
-OPS = (GatherND, ScatterND)

@@ -290,6 +290,3 @@ def write_cells(
     else:
         combine.at(cells, target, new[b, i])
     assert np.shares_memory(cells, out), "a dense array is reshaped without a copy"
-
-
-OPS = (Gather, ScatterAdd)

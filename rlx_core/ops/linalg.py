@@ -339,6 +339,3 @@ def outer(a: Any, b: Any) -> Any:
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(f"outer: takes two vectors, not {a.ndim} and {b.ndim} axes")
     return dot_general(a, b)
-
-
-OPS = (MatMul, DotGeneral)

@@ -199,6 +199,3 @@ def _reduced(losses: Any, mode: str) -> Any:
         return losses
     axes = tuple(range(losses.ndim))
     return sum_axes(losses, axes=axes) if mode == "sum" else mean_axes(losses, axes=axes)
-
-
-OPS = (SoftmaxCrossEntropyWithLogits, SoftmaxCrossEntropyBackward)

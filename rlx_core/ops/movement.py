@@ -454,5 +454,3 @@ class Flip(Movement):
 
 
 flip = op_function(Flip)
-
-OPS = (Narrow, Concat, Pad, Flip)

@@ -271,5 +271,3 @@ class LayerNorm2d(ChannelNorm):
 
 
 layer_norm2d = op_function(LayerNorm2d)
-
-OPS = (LayerNorm, RmsNorm, GroupNorm, LayerNorm2d)

@@ -153,6 +153,3 @@ class GroupNormBackwardInput(InputGradient):
 
 
 group_norm_backward_input = op_function(GroupNormBackwardInput)
-
-
-OPS = (LayerNormBackwardInput, RmsNormBackwardInput, GroupNormBackwardInput)

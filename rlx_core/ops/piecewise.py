@@ -216,11 +216,3 @@ hard_swish = composed(
     high=2.5,
     kinks=(Kink(-3.0, takes="lower", gives=0.0), Kink(3.0, takes="lower", gives=1.5)),
 )
-
-OPS = (
-    *(f.op for f in (floor, ceil, trunc, selu, relu6, hard_tanh, hard_sigmoid, hard_swish)),
-    Round,
-    LeakyRelu,
-    Elu,
-    Celu,
-)

@@ -136,5 +136,3 @@ class GroupedMatMul(Op):
 
 
 grouped_matmul = op_function(GroupedMatMul)
-
-OPS = (LoraMatMul, GroupedMatMul)

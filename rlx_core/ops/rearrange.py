@@ -291,5 +291,3 @@ class Diag(Op):
 
 roll_axes, tile, repeat_each = op_function(Roll), op_function(Tile), op_function(Repeat)
 tril, triu, diagonal, diag = op_function(Tril), op_function(Triu), op_function(Diagonal), op_function(Diag)
-
-OPS = (Roll, Tile, Repeat, Tril, Triu, Diagonal, Diag)

@@ -313,5 +313,3 @@ class Std(Moment):
 
 var_axes, std_axes = op_function(Var), op_function(Std)
 mean_axes, max_axes, min_axes = op_function(Mean), op_function(Max), op_function(Min)
-
-OPS = (Mean, Max, Min, Prod, LogSumExp, Var, Std)

@@ -200,5 +200,3 @@ class ElementwiseRegion(Op):
 
 
 elementwise_region = op_function(ElementwiseRegion)
-
-OPS = (ElementwiseRegion,)

@@ -300,5 +300,3 @@ class RopeBackward(Rotation):
 
 
 rope_backward = op_function(RopeBackward)
-
-OPS = (Rope, RopeBackward)

@@ -174,5 +174,3 @@ def with_zeros(rng: np.random.Generator) -> list[np.ndarray]:
 
 
 scatter = op_function(Scatter)
-
-OPS = (Scatter,)

@@ -324,5 +324,3 @@ class OptimizationBarrier(Op):
 
 
 optimization_barrier = op_function(OptimizationBarrier)
-
-OPS = (Where, Clip, StopGradient, StraightThrough, OptimizationBarrier)

@@ -162,5 +162,3 @@ class LogSoftmax(RowOp):
 
 
 log_softmax = op_function(LogSoftmax)
-
-OPS = (Softmax, LogSoftmax)

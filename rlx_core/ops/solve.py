@@ -181,6 +181,3 @@ def expect_matrix(a: Any) -> None:
 def repeated(x: Any, shape: tuple[Dim, ...]) -> Any:
     """Return `x` broadcast to `shape`, without a node if it has this shape."""
     return x if tuple(x.shape) == shape else expand(x, shape)
-
-
-OPS = (DenseSolve, BatchedDenseSolve)

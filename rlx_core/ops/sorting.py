@@ -277,5 +277,3 @@ class SearchSorted(Op):
 
 
 search_sorted = op_function(SearchSorted)
-
-OPS = (Sort, ArgSort, TopK, SearchSorted)

@@ -317,6 +317,3 @@ def along_axis_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequenc
     """Batch an op along one `axis`: every operand has the batch axis in front, so the op's axis is incremented."""
     batched = all_batched(size, x, is_batched)
     return evolve(op, axis=normalize_axis(op.axis, batched[0].ndim - 1) + 1)(*batched)
-
-
-OPS = (Reshape, Expand, Transpose, Sum)

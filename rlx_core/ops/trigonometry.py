@@ -6,6 +6,9 @@ which in f16 is at 256.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 import numpy as np
 
 from rlx_core.ir.apply import OpFunction
@@ -27,28 +30,16 @@ def _area_slope(x: Value, y: Value) -> Ratio | Value:
     return rsqrt(1 - 1j * x) * rsqrt(1 + 1j * x) if x.dtype.is_complex else Ratio(1, hypot(x, 1))
 
 
+_INSIDE: Final[Mapping[str, Any]] = {"accepts": INEXACT, "low": -0.9, "high": 0.9}
+
 asin = elementwise(
-    "Asin",
-    np.arcsin,
-    lambda x, y: rsqrt(1 - x) * rsqrt(1 + x),
-    doc="arcsin x, real on [-1, 1].",
-    accepts=INEXACT,
-    low=-0.9,
-    high=0.9,
+    "Asin", np.arcsin, lambda x, y: rsqrt(1 - x) * rsqrt(1 + x), doc="arcsin x, real on [-1, 1].", **_INSIDE
 )
 acos = elementwise(
-    "Acos",
-    np.arccos,
-    lambda x, y: -(rsqrt(1 - x) * rsqrt(1 + x)),
-    doc="arccos x, real on [-1, 1].",
-    accepts=INEXACT,
-    low=-0.9,
-    high=0.9,
+    "Acos", np.arccos, lambda x, y: -(rsqrt(1 - x) * rsqrt(1 + x)), doc="arccos x, real on [-1, 1].", **_INSIDE
 )
-atan = elementwise(
-    "Atan", np.arctan, lambda x, y: Ratio(1, 1 + x * x), doc="arctan x.", accepts=INEXACT, low=-0.9, high=0.9
-)
-asinh = elementwise("Asinh", np.arcsinh, _area_slope, doc="arsinh x.", accepts=INEXACT, low=-0.9, high=0.9)
+atan = elementwise("Atan", np.arctan, lambda x, y: Ratio(1, 1 + x * x), doc="arctan x.", **_INSIDE)
+asinh = elementwise("Asinh", np.arcsinh, _area_slope, doc="arsinh x.", **_INSIDE)
 acosh = elementwise(
     "Acosh",
     np.arccosh,
@@ -67,5 +58,3 @@ atanh = elementwise(
     low=-0.8,
     high=0.8,
 )
-
-OPS = tuple(f.op for f in (sin, cos, tan, sinh, cosh, asin, acos, atan, asinh, acosh, atanh))

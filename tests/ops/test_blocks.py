@@ -13,13 +13,14 @@ from rlx_core.ir.graph import Builder, Graph, as_results, building
 from rlx_core.ir.hir import lower_hir
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
-from rlx_core.ops.blocks import BLOCKS, LinearBlock, shared_linear_pair
+from rlx_core.ops.blocks import LinearBlock, shared_linear_pair
+from rlx_core.ops.families import Family
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.transforms.vjp import vjp_graph
 
-CASES = [Case(b, s) for b in BLOCKS for s in b.samples() if isinstance(s, Sample)]
+CASES = [Case(b, s) for b in Family("blocks") for s in b.samples() if isinstance(s, Sample)]
 
 
 def lowered(case: Case, policy: FusionPolicy) -> Graph:

@@ -15,7 +15,7 @@ from rlx_core.ir.graph import Builder
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, gelu
-from rlx_core.ops.arithmetic import OPS as ARITHMETIC
+from rlx_core.ops.families import Family
 from rlx_core.passes.engine.base import LirPass, Pass, Result, define_pass
 from rlx_core.passes.engine.rules import rewrite, ruleset
 from rlx_core.pipeline.config.reading import read_table
@@ -86,7 +86,7 @@ def registry():
 
 @pytest.fixture
 def target(target_with):
-    return target_with(*((op, None) for op in ARITHMETIC), (exp.op, None))
+    return target_with(*((op, None) for op in Family("arithmetic")), (exp.op, None))
 
 
 def plan(registry, table, target=None):
@@ -225,7 +225,7 @@ class TestHash:
         assert plan(registry, table, target).hash != plan(registry, {}, target).hash
 
     def test_kernels_are(self, registry, target, target_with):
-        fewer = target_with(*((op, None) for op in ARITHMETIC))
+        fewer = target_with(*((op, None) for op in Family("arithmetic")))
         assert plan(registry, {}, fewer).hash != plan(registry, {}, target).hash
 
     def test_it_is_the_same_in_every_order_of_installation(self, target):

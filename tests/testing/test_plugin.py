@@ -12,12 +12,13 @@ import pytest
 from seeded.seeds import Blend, Square
 
 from rlx_core.ops import standard_ops
+from rlx_core.ops.families import Family
 from rlx_core.ops.samples import Sample
 from rlx_core.testing.about import about, runs
 from rlx_core.testing.cases import OpProgram, programs
 from rlx_core.testing.choice import tried
 from rlx_core.testing.laws import EveryOp
-from rlx_core.testing.subjects import Subjects, ops_of, select
+from rlx_core.testing.subjects import Subjects, select
 from rlx_core.testing.targets import TargetRun
 from rlx_core.testing.variants import accepted, bases, variants
 
@@ -138,7 +139,7 @@ def test_a_target_whose_second_run_has_other_bits_is_caught(monkeypatch: pytest.
 
 
 def test_ops_are_chosen_by_name_with_or_without_their_domain() -> None:
-    subjects = Subjects(ops=ops_of("rlx_core.ops.arithmetic"))
+    subjects = Subjects(ops=tuple(Family("arithmetic")))
     assert select(subjects, ["add"]) == select(subjects, ["rlx.add"])
     with pytest.raises(KeyError, match="did you mean `add`"):
         select(subjects, ["ad"])

@@ -66,7 +66,7 @@ def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool =
 
     if not values:
         return xs
-    flipped = [flip(v, axis=a) for v, a in zip(values, axes, strict=True)] if reverse else values
+    flipped: list[Any] = [flip(v, axis=a) for v, a in zip(values, axes, strict=True)] if reverse else values
     scanned = running(flipped)
     return tree.unflatten([flip(v, axis=a) for v, a in zip(scanned, axes, strict=True)] if reverse else scanned)
 
@@ -76,6 +76,6 @@ def _in_turns(even: Value, odd: Value, axis: int) -> Value:
     assert isinstance(count, int), "sizes along the axis are known"
     head = even[(*[slice(None)] * axis, slice(0, count))]
     shape = (*odd.shape[:axis], 2 * count, *odd.shape[axis + 1 :])
-    pairs = stack([head, odd], axis=axis + 1).reshape(shape)
+    pairs: Any = stack([head, odd], axis=axis + 1).reshape(shape)
     last = even[(*[slice(None)] * axis, slice(count, None))]
     return concat([pairs, last], axis=axis) if even.shape[axis] != count else pairs

@@ -10,28 +10,10 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from rlx_core.errors import ShapeError
 from rlx_core.hints.keywords import checked_call
-from rlx_core.ir.dims.atoms import WELL_KNOWN, Atom, Compound, Kind, SizeSymbol, atom_key, numbered, symbol_named
+from rlx_core.ir.dims.atoms import WELL_KNOWN, Atom, Compound, Kind, atom_key, numbered, symbol_named
+from rlx_core.ir.dims.atoms import SizeSymbol as SizeSymbol
 from rlx_core.ir.dims.guards import Relation, holds, require
 from rlx_core.system.records import frozen
-
-__all__ = [
-    "BATCH",
-    "PAST_SEQ",
-    "ROWS",
-    "SEQ",
-    "Dim",
-    "Expr",
-    "SizeSymbol",
-    "exact_quotient",
-    "floor_quotient",
-    "free_symbols",
-    "is_static",
-    "product",
-    "smaller",
-    "symbol",
-    "symbol_numbered",
-]
-
 
 Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
 

@@ -137,6 +137,3 @@ class If(Op):
         yield Rejected(
             "bool[]", "f32[3]", then=safe, otherwise=other, error=ShapeError, says="is f32[], and must be f32[3]"
         )
-
-
-OPS = (If,)

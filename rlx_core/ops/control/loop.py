@@ -249,6 +249,3 @@ def _repeated(value: Value, size: Dim, is_needed: bool) -> Value:
 
 def _in_order(size: Dim, batched: tuple[Graph, tuple[bool, ...]]) -> tuple[Graph, Dim, tuple[bool, ...]]:
     return batched[0], size, batched[1]
-
-
-OPS = (While,)

@@ -214,6 +214,3 @@ class Scan(Op):
 def _turned(value: Value) -> Value:
     """Return a value with its first two axes exchanged: time and examples."""
     return transpose(value, (1, 0, *range(2, value.ndim)))
-
-
-OPS = (Scan,)

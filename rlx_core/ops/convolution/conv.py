@@ -15,7 +15,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, floor_quotient, product, require
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import Category, Op, define_op
+from rlx_core.ir.op import Category, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_dtype_of, expect_rank, expect_shape
 from rlx_core.ops.conversion import bilinear_jvp
 from rlx_core.ops.convolution.geometry import MOST_AXES, Windowed
@@ -290,6 +290,3 @@ conv_backward_weight = op_function(ConvBackwardWeight)
 def steps_of(op: Convolution) -> dict[str, Any]:
     """Return the attributes of all three: the parameters of the windows, and the groups."""
     return {name: getattr(op, name) for name in ("stride", "dilation", "lo", "hi", "groups")}
-
-
-OPS: tuple[type[Op], ...] = (Conv, ConvBackwardInput, ConvBackwardWeight)

@@ -96,5 +96,3 @@ class FoldedMatMul(Op):
 
 
 folded_matmul = op_function(FoldedMatMul)
-
-OPS: tuple[type[Op], ...] = (FoldedMatMul,)

@@ -13,7 +13,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import Category, Op, define_op
+from rlx_core.ir.op import Category, define_op
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape
 from rlx_core.ops.conversion import linear_jvp, operand_batch
@@ -203,5 +203,3 @@ class OverlapAdd(Sliding):
 
 
 overlap_add = op_function(OverlapAdd)
-
-OPS: tuple[type[Op], ...] = (SlidingWindows, OverlapAdd)

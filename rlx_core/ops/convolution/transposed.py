@@ -11,7 +11,7 @@ from rlx_core.errors import ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product, require
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.op import define_op
 from rlx_core.ir.types import Shape, TensorType, expect_shape
 from rlx_core.ops.convolution.conv import ConvBackwardInput, Convolution, conv_backward_input
 from rlx_core.ops.convolution.geometry import Geometry
@@ -110,5 +110,3 @@ class ConvTranspose(Convolution):
 
 
 conv_transpose = op_function(ConvTranspose)
-
-OPS: tuple[type[Op], ...] = (ConvTranspose,)

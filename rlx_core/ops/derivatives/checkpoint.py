@@ -204,6 +204,3 @@ class CheckpointName(Inlined, Op):
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield Sample("f32[3]", label="hidden")
         yield Sample("i64[]", label="count")
-
-
-OPS = (Later, Checkpoint, CheckpointName)

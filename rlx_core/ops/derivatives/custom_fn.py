@@ -211,6 +211,3 @@ def expect_signature(
         raise FormatError(f"{op.name}: {attribute} takes ({listed(actual)}), not ({listed(expected)})")
     if graph.output_types != tuple(outputs):
         raise FormatError(f"{op.name}: {attribute} gives ({listed(graph.output_types)}), not ({listed(outputs)})")
-
-
-OPS = (CustomFn,)

@@ -339,5 +339,3 @@ class InverseRealFft(Fourier):
 
 
 inverse_real_fft = op_function(InverseRealFft)
-
-OPS = (Fft, RealFft, InverseRealFft)

@@ -226,6 +226,3 @@ class DebugCallback(Op):
             error=ShapeError,
             says="must begin with [2], and is f32[3]",
         )
-
-
-OPS = (PureCallback, DebugCallback)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,12 @@ from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.scatter import scatter
 from rlx_core.ops.selection import where
 
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
 
 @checked_call
-def bincount(x: Any, weights: Any = None, *, length: Dim) -> Any:
+def bincount(x: ArrayLike, weights: ArrayLike | None = None, *, length: Dim) -> Array:
     """The number of occurrences of each of 0 … `length` - 1 in `x`, or the sum of the weights at the same positions.
 
     The length is an argument, because sizes are known before a program runs. Values out of range are not counted.
@@ -46,8 +49,12 @@ def bincount(x: Any, weights: Any = None, *, length: Dim) -> Any:
 
 @checked_call
 def histogram(
-    x: Any, bins: Any = 10, range: tuple[float, float] | None = None, weights: Any = None, density: bool = False
-) -> tuple[Any, Any]:
+    x: ArrayLike,
+    bins: ArrayLike = 10,
+    range: tuple[float, float] | None = None,
+    weights: ArrayLike | None = None,
+    density: bool = False,
+) -> tuple[Array, Array]:
     """The number of elements of `x` in each bin, and the edges of the bins; the last bin includes its upper edge.
 
     Args:
@@ -92,7 +99,7 @@ def _edges(x: Any, bins: Any, range: tuple[float, float] | None) -> Any:
 
 
 @checked_call
-def segment_sum(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+def segment_sum(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
     """The sums of the rows of `data` with the same segment id; 0 for an id without rows.
 
     Args:
@@ -107,30 +114,30 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
 
 
 @checked_call
-def segment_prod(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+def segment_prod(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
     """The products of segments, with the arguments of `segment_sum`; 1 for an empty segment."""
     return _segments("segment_prod", "mul", 1, data, segment_ids, num_segments)
 
 
 @checked_call
-def segment_max(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+def segment_max(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
     """The largest element of each segment, with the arguments of `segment_sum`; the lowest number, or -∞, if it is empty."""
     return _segments("segment_max", "max", _extreme(data, lowest=True), data, segment_ids, num_segments)
 
 
 @checked_call
-def segment_min(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+def segment_min(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
     """The smallest element of each segment, with the arguments of `segment_sum`; the largest number, or ∞, if it is empty."""
     return _segments("segment_min", "min", _extreme(data, lowest=False), data, segment_ids, num_segments)
 
 
 @checked_call
-def segment_mean(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+def segment_mean(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
     """The means of segments, with the arguments of `segment_sum`; 0 for an empty segment."""
-    data = floating(data)
-    total = segment_sum(data, segment_ids, num_segments)
-    rows = segment_sum(ones(shape_of(data)[:1], data.dtype), segment_ids, num_segments)
-    return divide(total, reshape(maximum(rows, 1), (-1, *[1] * (len(shape_of(data)) - 1))))
+    values = floating(data)
+    total = segment_sum(values, segment_ids, num_segments)
+    rows = segment_sum(ones(shape_of(values)[:1], values.dtype), segment_ids, num_segments)
+    return divide(total, reshape(maximum(rows, 1), (-1, *[1] * (len(shape_of(values)) - 1))))
 
 
 def _segments(name: str, mode: Any, start: Any, data: Any, ids: Any, count: Dim) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import f32, f64
@@ -45,6 +45,9 @@ from rlx_core.ops.linalg import operand
 from rlx_core.ops.selection import where
 from rlx_core.ops.trigonometry import sin
 
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
 
 def floating(x: Any) -> Any:
     """Return `x` in floating point: integers and bools become f32, 64-bit ones f64, as in `mean`."""
@@ -55,7 +58,7 @@ def floating(x: Any) -> Any:
 
 
 @checked_call
-def angle(x: Any) -> Any:
+def angle(x: ArrayLike) -> Array:
     """The phase in (-π, π], 0 at 0; for a real number π below 0, else 0, and NaN for NaN."""
     if dtype_of(x).is_complex:
         return complex.angle(x)
@@ -64,31 +67,31 @@ def angle(x: Any) -> Any:
 
 
 @checked_call
-def deg2rad(x: Any) -> Any:
+def deg2rad(x: ArrayLike) -> Array:
     """Degrees as radians."""
     return multiply(floating(x), math.pi / 180)
 
 
 @checked_call
-def rad2deg(x: Any) -> Any:
+def rad2deg(x: ArrayLike) -> Array:
     """Radians as degrees."""
     return multiply(floating(x), 180 / math.pi)
 
 
 @checked_call
-def fmax(x1: Any, x2: Any) -> Any:
+def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The larger of two numbers; the number if one is NaN."""
     return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
 
 @checked_call
-def fmin(x1: Any, x2: Any) -> Any:
+def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The smaller of two numbers; the number if one is NaN."""
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
 @checked_call
-def fmod(x1: Any, x2: Any) -> Any:
+def fmod(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The remainder of a division rounded towards 0, like C's `fmod`: it has the sign of `x1`, also if it is 0.
 
     `remainder` has the sign of `x2`.
@@ -102,20 +105,20 @@ def fmod(x1: Any, x2: Any) -> Any:
 
 
 @checked_call
-def heaviside(x1: Any, x2: Any) -> Any:
+def heaviside(x1: ArrayLike, x2: ArrayLike) -> Array:
     """0 below 0, 1 above it, and `x2` at 0; NaN is preserved."""
     x1 = floating(x1)
     return where(isnan(x1), x1, where(equal(x1, 0), x2, where(greater(x1, 0), 1, 0)))
 
 
 @checked_call
-def logaddexp2(x1: Any, x2: Any) -> Any:
+def logaddexp2(x1: ArrayLike, x2: ArrayLike) -> Array:
     """log₂(2^x1 + 2^x2), without overflow."""
     return divide(logaddexp(multiply(floating(x1), math.log(2)), multiply(floating(x2), math.log(2))), math.log(2))
 
 
 @checked_call
-def sinc(x: Any) -> Any:
+def sinc(x: ArrayLike) -> Array:
     """sin(πx) / πx, and 1 at 0."""
     angle = multiply(floating(x), math.pi)
     is_0 = equal(angle, 0)
@@ -124,19 +127,21 @@ def sinc(x: Any) -> Any:
 
 
 @checked_call
-def isposinf(x: Any) -> Any:
+def isposinf(x: ArrayLike) -> Array:
     """Whether a number is +∞."""
     return logical_and(isinf(x), greater(x, 0))
 
 
 @checked_call
-def isneginf(x: Any) -> Any:
+def isneginf(x: ArrayLike) -> Array:
     """Whether a number is -∞."""
     return logical_and(isinf(x), less(x, 0))
 
 
 @checked_call
-def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(
+    x: ArrayLike, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None, neginf: ArrayLike | None = None
+) -> Array:
     """Numbers in place of NaN and the infinities: by default 0, and the largest and the lowest of the dtype."""
     x = asarray(x)
     source_dtype = dtype_of(x)
@@ -148,7 +153,7 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
 
 
 @checked_call
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Whether |a - b| <= atol + rtol |b|; equal infinities are close, and NaNs are with `equal_nan`."""
     a, b = floating(a), floating(b)
     # An infinite difference would be within an infinite bound.
@@ -159,13 +164,13 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 
 @checked_call
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Whether all elements are close, as in `isclose`; a bool scalar."""
     return all(isclose(a, b, rtol, atol, equal_nan))
 
 
 @checked_call
-def array_equal(a1: Any, a2: Any) -> Any:
+def array_equal(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Whether both have the same shape and elements; a bool scalar."""
     same = tuple(shape_of(a1)) == tuple(shape_of(a2))
     return all(equal(a1, a2)) if same else full((), False)

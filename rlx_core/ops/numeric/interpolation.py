@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ShapeError
 from rlx_core.hints.keywords import checked_call
@@ -15,9 +15,14 @@ from rlx_core.ops.linalg import operand
 from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.selection import where
 
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
 
 @checked_call
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
+def interp(
+    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | None = None, right: ArrayLike | None = None
+) -> Array:
     """The linear interpolation of points, evaluated at `x`.
 
     Args:
@@ -29,36 +34,40 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
     Raises:
         ShapeError: `xp` and `fp` are not vectors of one length, or are empty.
     """
-    x, xp, fp = floating(x), floating(xp), floating(fp)
-    if len(shape_of(xp)) != 1 or tuple(shape_of(xp)) != tuple(shape_of(fp)) or shape_of(xp)[0] == 0:
+    x, points, values = floating(x), floating(xp), floating(fp)
+    if len(shape_of(points)) != 1 or tuple(shape_of(points)) != tuple(shape_of(values)) or shape_of(points)[0] == 0:
         raise ShapeError(
-            f"interp: xp and fp are lines of one length, not {list(shape_of(xp))} and {list(shape_of(fp))}"
+            f"interp: xp and fp are lines of one length, not {list(shape_of(points))} and {list(shape_of(values))}"
         )
-    last = shape_of(xp)[0] - 1
-    above = clip(searchsorted(xp, x, side="right"), 0, last)
+    last: Any = shape_of(points)[0] - 1
+    above = clip(searchsorted(points, x, side="right"), 0, last)
     below = clip(subtract(above, 1), 0, last)
-    start, end = take(xp, below, axis=0), take(xp, above, axis=0)
-    low, high = take(fp, below, axis=0), take(fp, above, axis=0)
+    start, end = take(points, below, axis=0), take(points, above, axis=0)
+    low, high = take(values, below, axis=0), take(values, above, axis=0)
     width = subtract(end, start)
     # Points at equal coordinates have no slope; the division is by 1 there, also for the derivative.
     flat = equal(width, 0)
     y = add(low, multiply(divide(subtract(x, start), where(flat, 1, width)), subtract(high, low)))
     y = where(flat, low, y)
-    y = where(greater(x, xp[last]), fp[last] if right is None else right, where(equal(x, xp[last]), fp[last], y))
-    return where(less(x, xp[0]), fp[0] if left is None else left, y)
+    y = where(
+        greater(x, points[last]),
+        values[last] if right is None else right,
+        where(equal(x, points[last]), values[last], y),
+    )
+    return where(less(x, points[0]), values[0] if left is None else left, y)
 
 
 @checked_call
-def polyval(p: Any, x: Any) -> Any:
+def polyval(p: ArrayLike, x: ArrayLike) -> Array:
     """The polynomial with coefficients `p` `[n]`, the highest power first, at `x`: by Horner's rule.
 
     Raises:
         ShapeError: `p` is not a vector, or its length is unknown.
     """
-    p, x = operand(p), operand(x)
-    if len(shape_of(p)) != 1 or not isinstance(shape_of(p)[0], int):
-        raise ShapeError(f"polyval: p is a line of coefficients of known length, not {list(shape_of(p))}")
+    coefficients, x = operand(p), operand(x)
+    if len(shape_of(coefficients)) != 1 or not isinstance(shape_of(coefficients)[0], int):
+        raise ShapeError(f"polyval: p is a line of coefficients of known length, not {list(shape_of(coefficients))}")
     y = multiply(x, 0)
-    for i in range(shape_of(p)[0]):
-        y = add(multiply(y, x), p[i])
+    for i in range(shape_of(coefficients)[0]):
+        y = add(multiply(y, x), coefficients[i])
     return y

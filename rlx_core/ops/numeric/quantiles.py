@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -22,11 +22,16 @@ from rlx_core.ops.conversion import cast
 from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.selection import where
 
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
 Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 
 
 @checked_call
-def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
+def quantile(
+    x: ArrayLike, q: ArrayLike, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear"
+) -> Array:
     """The numbers below which a fraction `q` of the elements over `axis` lies; NaN if one of them is NaN.
 
     Args:
@@ -44,31 +49,37 @@ def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, metho
 
 
 @checked_call
-def percentile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
+def percentile(
+    x: ArrayLike, q: ArrayLike, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear"
+) -> Array:
     """`quantile` with `q` from 0 to 100."""
     return _quantile("percentile", x, q, 100, axis, keepdims, method, passes_nan=False)
 
 
 @checked_call
-def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def median(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The middle element over `axis`, for an even number the mean of both; NaN if one is NaN."""
     return _quantile("median", x, 0.5, 1, axis, keepdims, "linear", passes_nan=False)
 
 
 @checked_call
-def nanquantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
+def nanquantile(
+    x: ArrayLike, q: ArrayLike, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear"
+) -> Array:
     """`quantile` of the elements that are not NaN; NaN if all are."""
     return _quantile("nanquantile", x, q, 1, axis, keepdims, method, passes_nan=True)
 
 
 @checked_call
-def nanpercentile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
+def nanpercentile(
+    x: ArrayLike, q: ArrayLike, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear"
+) -> Array:
     """`percentile` of the elements that are not NaN; NaN if there are none."""
     return _quantile("nanpercentile", x, q, 100, axis, keepdims, method, passes_nan=True)
 
 
 @checked_call
-def nanmedian(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def nanmedian(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """`median` of the elements that are not NaN; NaN if there are none."""
     return _quantile("nanmedian", x, 0.5, 1, axis, keepdims, "linear", passes_nan=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rlx_core.errors import ShapeError
 from rlx_core.hints.keywords import checked_call
@@ -13,11 +13,14 @@ from rlx_core.ops.convolution.layers import conv
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.numeric.elementwise import floating
 
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
 Mode = Literal["full", "same", "valid"]
 
 
 @checked_call
-def convolve(a: Any, v: Any, mode: Mode = "full") -> Any:
+def convolve(a: ArrayLike, v: ArrayLike, mode: Mode = "full") -> Array:
     """The convolution of two vectors: y[k] = Σ a[i] v[k - i].
 
     Args:
@@ -33,7 +36,7 @@ def convolve(a: Any, v: Any, mode: Mode = "full") -> Any:
 
 
 @checked_call
-def correlate(a: Any, v: Any, mode: Mode = "valid") -> Any:
+def correlate(a: ArrayLike, v: ArrayLike, mode: Mode = "valid") -> Array:
     """The cross-correlation of two vectors: y[k] = Σ a[i + k] conj(v[i]); modes as for `convolve`."""
     return _sliding("correlate", a, flip(conj(operand(v))), mode)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlx_core.errors import ShapeError
 from rlx_core.hints.keywords import checked_call
@@ -20,9 +20,12 @@ from rlx_core.ops.movement import narrow
 from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.rearrange import diagonal
 
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
 
 @checked_call
-def average(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Any:
+def average(x: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """The mean over `axis`, with weights of the elements: of the shape of `x`, or a vector along one axis.
 
     Raises:
@@ -43,7 +46,7 @@ def average(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = Fal
 
 
 @checked_call
-def cov(x: Any, *, rowvar: bool = True, correction: float = 1.0) -> Any:
+def cov(x: ArrayLike, *, rowvar: bool = True, correction: float = 1.0) -> Array:
     """The covariances of variables, which are the rows of `x` `[variables, observations]`, or its columns; `[v, v]`.
 
     Raises:
@@ -59,7 +62,7 @@ def cov(x: Any, *, rowvar: bool = True, correction: float = 1.0) -> Any:
 
 
 @checked_call
-def corrcoef(x: Any, *, rowvar: bool = True) -> Any:
+def corrcoef(x: ArrayLike, *, rowvar: bool = True) -> Array:
     """The correlations of variables, with the arguments of `cov`: from -1 to 1."""
     covariance = cov(x, rowvar=rowvar)
     deviation = sqrt(diagonal(covariance))
@@ -67,7 +70,7 @@ def corrcoef(x: Any, *, rowvar: bool = True) -> Any:
 
 
 @checked_call
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral of `y` along `axis` by the trapezoidal rule.
 
     Args:

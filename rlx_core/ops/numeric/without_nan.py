@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,28 +18,31 @@ from rlx_core.ops.conversion import cast
 from rlx_core.ops.numeric.elementwise import floating
 from rlx_core.ops.selection import where
 
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
 
 @checked_call
-def nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def nansum(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The sum over `axis` of the elements that are not NaN; integers and bools are summed as in `sum`."""
     return sum(_filled(x, 0), axis=axis, keepdims=keepdims)
 
 
 @checked_call
-def nanprod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def nanprod(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The product over `axis` of the elements that are not NaN."""
     return prod(_filled(x, 1), axis=axis, keepdims=keepdims)
 
 
 @checked_call
-def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def nanmean(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The mean over `axis` of the elements that are not NaN; NaN if there are none."""
     x = floating(x)
     return divide(nansum(x, axis, keepdims), _counted(x, axis, keepdims))
 
 
 @checked_call
-def nanvar(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def nanvar(x: ArrayLike, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
     """The variance over `axis` of the elements that are not NaN, in two passes, divided by their count - correction."""
     x = floating(x)
     # 0 where x is NaN, before the square: its derivative would be 0 times NaN.
@@ -49,31 +52,31 @@ def nanvar(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = 
 
 
 @checked_call
-def nanstd(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def nanstd(x: ArrayLike, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
     """The root of `nanvar`."""
     return sqrt(nanvar(x, axis, correction, keepdims))
 
 
 @checked_call
-def nanmax(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def nanmax(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The largest element over `axis` that is not NaN; NaN if there is none."""
     return _or_nan(max(_filled(x, -np.inf), axis=axis, keepdims=keepdims), x, axis, keepdims)
 
 
 @checked_call
-def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def nanmin(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The smallest element over `axis` that is not NaN; NaN if there is none."""
     return _or_nan(min(_filled(x, np.inf), axis=axis, keepdims=keepdims), x, axis, keepdims)
 
 
 @checked_call
-def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanargmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
     """The index of the first largest element of `axis` that is not NaN; 0 if there is none."""
     return argmax(_filled(x, -np.inf), axis=axis, keepdims=keepdims)
 
 
 @checked_call
-def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanargmin(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
     """The index of the first smallest element of `axis` that is not NaN; 0 if there is none."""
     return argmin(_filled(x, np.inf), axis=axis, keepdims=keepdims)
 

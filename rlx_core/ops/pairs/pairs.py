@@ -106,5 +106,3 @@ class ViewAsComplex(Reread):
 
 
 view_as_complex = op_function(ViewAsComplex)
-
-OPS = (ViewAsReal, ViewAsComplex)

@@ -12,7 +12,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, DType, i32
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.op import define_op
 from rlx_core.ir.types import Shape, TensorType
 from rlx_core.ops.conversion import cast, zero_jvp, zero_vjp
 from rlx_core.ops.convolution.geometry import Geometry
@@ -144,6 +144,3 @@ def added_at(dy: Value, positions: Value, sizes: Shape, geometry: Geometry) -> V
     padded_sizes = tuple(lo + n + hi for lo, n, hi in zip(geometry.lo, sizes, geometry.hi, strict=True))
     padded = overlap_add(spread, sizes=padded_sizes, stride=geometry.stride, dilation=geometry.dilation)
     return fitted(padded, tuple(-n for n in geometry.lo), tuple(-n for n in geometry.hi))
-
-
-OPS: tuple[type[Op], ...] = (PoolPositions,)

@@ -10,7 +10,7 @@ from attrs import field
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.op import define_op
 from rlx_core.ir.types import TensorType, expect_dtype
 from rlx_core.ops.conversion import as_dtype, linear_jvp
 from rlx_core.ops.creation import ones
@@ -115,5 +115,3 @@ class ProdPool(PoolOp):
 
 
 prod_pool = op_function(ProdPool)
-
-OPS: tuple[type[Op], ...] = (SumPool, AvgPool, ProdPool)

@@ -143,5 +143,3 @@ class Dropout(Op):
 
 
 dropout = op_function(Dropout)
-
-OPS = (RandomBits, Dropout)

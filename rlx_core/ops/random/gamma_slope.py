@@ -118,5 +118,3 @@ class FollowingShape(CustomDerivative, Op):
 
 
 following = op_function(FollowingShape)
-
-OPS: tuple[type[Op], ...] = (FollowingShape,)

@@ -111,5 +111,3 @@ def _sample(*specs: str, **attributes: Any) -> Sample:
 RandomWord.operands = (Operand("key"), Operand("position"))  # `infer` takes any number of operands
 
 random_word = op_function(RandomWord)
-
-OPS = (RandomWord,)

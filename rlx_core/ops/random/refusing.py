@@ -65,5 +65,3 @@ class Undifferentiated(CustomDerivative, Op):
 
 
 undifferentiated = op_function(Undifferentiated)
-
-OPS = (Undifferentiated,)

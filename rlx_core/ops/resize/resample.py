@@ -126,5 +126,3 @@ class Resize(Op):
 
 
 resize = op_function(Resize)
-
-OPS: tuple[type[Op], ...] = (Resize,)

@@ -6,6 +6,7 @@ writes `__init__.pyi` of `rlx_core` and of `rlx_core.ops`. A public name is impo
 follow it; and the function of an op takes whatever its class declares, which only running code knows. In a signature,
 operands are `ArrayLike`, results are `Array`, and an attribute has the type that its field (or the field's converter)
 takes. In `rlx_core.ops`, where rules are written, operands are traced values, and the functions are those of the modules.
+A function that no rule calls has the types of users itself, so its signature and its docstring are not repeated.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import inspect
 import itertools
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -120,16 +122,31 @@ def stubs() -> dict[Path, str]:
 
 def _ops() -> str:
     public = {n: p for n, p in {**FUNCTIONS, **PLUGIN_KIT}.items() if n in dir(ops)}
-    lines = sorted(f"{_import(*place_of(public, n), n)}\n" for n in public)
+    imports = _imports(_member(*place_of(public, n), n) for n in public)
     functions = (ops.family_names, ops.standard_ops)
     defined = [f"\ndef {f.__name__}() -> {inspect.signature(f).return_annotation}: ...\n" for f in functions]
-    return "".join([_HEADER, "\n", *lines, *defined])
+    return "".join([_HEADER, "\n", imports, *defined])
 
 
-def _import(module: str, attribute: str, name: str) -> str:
+def _member(module: str, attribute: str, name: str) -> tuple[str, str]:
+    """Return the module that a public name is imported from, and how: a stub offers the names in the form `x as x`."""
     if not attribute:
         module, _, attribute = module.rpartition(".")
-    return f"from {module} import {attribute} as {name}"
+    return module, f"{attribute} as {name}"
+
+
+def _imports(members: Iterable[tuple[str, str]]) -> str:
+    """Return one statement for each module."""
+    statements = []
+    for module, group in itertools.groupby(sorted(set(members)), key=lambda member: member[0]):
+        names = ", ".join(name for _, name in group)
+        statement = f"from {module} import {names}\n"
+        if len(statement) > _WIDTH:
+            unbroken = names.replace(" as ", "\0as\0")  # no line ends inside of a name
+            inside = textwrap.fill(unbroken, _WIDTH, initial_indent="    ", subsequent_indent="    ").replace("\0", " ")
+            statement = f"from {module} import (\n{inside}\n)\n"
+        statements.append(statement)
+    return "".join(statements)
 
 
 def _core() -> str:
@@ -139,14 +156,18 @@ def _core() -> str:
     for name in sorted(public):
         module, attribute = place_of(public, name)
         member = found_at(module, attribute)
-        if name in FUNCTIONS and name not in CORE and (isinstance(member, OpFunction) or inspect.isfunction(member)):
+        if name not in CORE and (isinstance(member, OpFunction) or _is_for_rules(member)):
             defined.append(_function(writer, name, member))
         else:
-            imported.append(_import(module, attribute, name))
-    needed = [f"from {module} import {name}" for name, module in writer.imports.items()]
-    head = ["import builtins\n"] if writer.shadowed else []
-    lines = [*head, *sorted(f"{line}\n" for line in {*imported, *needed}), "\n__version__: str\n\n"]
-    return _HEADER + _TYPES + "".join(lines) + "\n".join(defined)
+            imported.append(_member(module, attribute, name))
+    needed = [(module, name) for name, module in writer.imports.items()]
+    head = "import builtins\n" if writer.shadowed else ""
+    return _HEADER + _TYPES + head + _imports([*imported, *needed]) + "\n__version__: str\n\n" + "\n".join(defined)
+
+
+def _is_for_rules(member: Any) -> bool:
+    """Return whether a name is a function that rules call as well: its result is annotated `Any`."""
+    return inspect.isfunction(member) and "Any" in str(inspect.signature(member).return_annotation)
 
 
 def _function(writer: Writer, name: str, function: Any) -> str:
@@ -164,7 +185,7 @@ def _function(writer: Writer, name: str, function: Any) -> str:
 
 
 def _of_function(writer: Writer, function: Callable[..., Any]) -> tuple[list[str], str]:
-    hints = typing.get_type_hints(function)
+    hints = typing.get_type_hints(function, localns={"DTypeLike": DType | str})
     signature = inspect.signature(function)
     rows = []
     for parameter in signature.parameters.values():

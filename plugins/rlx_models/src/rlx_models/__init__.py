@@ -5,25 +5,18 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rlx_core.public import lazy_names
 
 if TYPE_CHECKING:
-    from rlx_models.generation import generate
-    from rlx_models.loading import from_pretrained
-    from rlx_models.model import PretrainedModel
-
-__all__ = ["PretrainedModel", "from_pretrained", "generate"]
-
-MODULES = {
-    "PretrainedModel": "rlx_models.model",
-    "from_pretrained": "rlx_models.loading",
-    "generate": "rlx_models.generation",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, because the package is imported with its plugin, before any of this is used.
-    if name in MODULES:
-        return getattr(importlib.import_module(MODULES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rlx_models.generation import generate as generate
+    from rlx_models.loading import from_pretrained as from_pretrained
+    from rlx_models.model import PretrainedModel as PretrainedModel
+else:  # lazy, because the package is imported with its plugin, before any of this is used
+    _PLACES = {
+        "PretrainedModel": "rlx_models.model",
+        "from_pretrained": "rlx_models.loading",
+        "generate": "rlx_models.generation",
+    }
+    __getattr__, __dir__, __all__ = lazy_names(__name__, _PLACES)

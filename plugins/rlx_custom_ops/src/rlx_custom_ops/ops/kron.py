@@ -48,7 +48,7 @@ class Kron(Op):
         expect_shape("b", b, (*a.shape[:-2], *b.shape[-2:]))
         return a.with_shape((*a.shape[:-2], a.shape[-2] * b.shape[-2], a.shape[-1] * b.shape[-1]))
 
-    def decompose(self, a: Value, b: Value) -> Value:
+    def decompose(self, a: Value, b: Value) -> Any:
         every_pair = expand_dims(a, (-3, -1)) * expand_dims(b, (-4, -2))
         return reshape(every_pair, self.infer(a.type, b.type).shape)
 

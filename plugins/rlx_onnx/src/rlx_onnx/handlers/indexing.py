@@ -35,7 +35,7 @@ def counted(indices: Any, size: Dim) -> Any:
     """Return non-negative indices; known indices that are not negative are unchanged."""
     if isinstance(indices, np.ndarray) and (indices.size == 0 or indices.min() >= 0):
         return indices
-    return rlx.where(indices < 0, indices + (size if isinstance(size, int) else rlx.asarray(size)), indices)  # type: ignore[arg-type]
+    return rlx.where(indices < 0, indices + (size if isinstance(size, int) else rlx.asarray(size)), indices)
 
 
 @handles("GatherElements")

@@ -7,42 +7,24 @@ change after their creation: a phi gets its edges, and stack memory may be given
 
 from __future__ import annotations
 
-from rlx_cpu.native.llvm.ir.assembler import IRBuilder, new_function
-from rlx_cpu.native.llvm.ir.functions import Block, Function, Module
-from rlx_cpu.native.llvm.ir.types import (
-    ArrayType,
-    DoubleType,
-    FloatType,
-    FunctionType,
-    HalfType,
-    IntType,
-    PointerType,
-    Type,
-    VectorType,
-    VoidType,
-)
-from rlx_cpu.native.llvm.ir.values import Alloca, FunctionArgument, LlvmConstant, LlvmValue, Phi, Undefined
-
-__all__ = [
-    "Alloca",
-    "ArrayType",
-    "Block",
-    "DoubleType",
-    "FloatType",
-    "Function",
-    "FunctionArgument",
-    "FunctionType",
-    "HalfType",
-    "IRBuilder",
-    "IntType",
-    "LlvmConstant",
-    "LlvmValue",
-    "Module",
-    "Phi",
-    "PointerType",
-    "Type",
-    "Undefined",
-    "VectorType",
-    "VoidType",
-    "new_function",
-]
+from rlx_cpu.native.llvm.ir.assembler import IRBuilder as IRBuilder
+from rlx_cpu.native.llvm.ir.assembler import new_function as new_function
+from rlx_cpu.native.llvm.ir.functions import Block as Block
+from rlx_cpu.native.llvm.ir.functions import Function as Function
+from rlx_cpu.native.llvm.ir.functions import Module as Module
+from rlx_cpu.native.llvm.ir.types import ArrayType as ArrayType
+from rlx_cpu.native.llvm.ir.types import DoubleType as DoubleType
+from rlx_cpu.native.llvm.ir.types import FloatType as FloatType
+from rlx_cpu.native.llvm.ir.types import FunctionType as FunctionType
+from rlx_cpu.native.llvm.ir.types import HalfType as HalfType
+from rlx_cpu.native.llvm.ir.types import IntType as IntType
+from rlx_cpu.native.llvm.ir.types import PointerType as PointerType
+from rlx_cpu.native.llvm.ir.types import Type as Type
+from rlx_cpu.native.llvm.ir.types import VectorType as VectorType
+from rlx_cpu.native.llvm.ir.types import VoidType as VoidType
+from rlx_cpu.native.llvm.ir.values import Alloca as Alloca
+from rlx_cpu.native.llvm.ir.values import FunctionArgument as FunctionArgument
+from rlx_cpu.native.llvm.ir.values import LlvmConstant as LlvmConstant
+from rlx_cpu.native.llvm.ir.values import LlvmValue as LlvmValue
+from rlx_cpu.native.llvm.ir.values import Phi as Phi
+from rlx_cpu.native.llvm.ir.values import Undefined as Undefined
