@@ -80,7 +80,7 @@ def is_complex(x: Any) -> bool:
 
 def elementwise_batch(op: Op, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
     """Batch an element-wise op: ones are inserted after the batch axis, so that ranks align from the right."""
-    from rlx_core.ops.structural import reshape  # here and below, because most programs are not transformed
+    from rlx_core.ops.structural import reshape  # here, because most programs are not transformed
 
     rank = max(v.ndim - b for v, b in zip(x, is_batched, strict=True))
     aligned = [
@@ -125,7 +125,7 @@ class Elementwise(Op):
         return type(self).meaning(*arrays)
 
     def vjp(self, g: Value, *x: Value, y: Value) -> tuple[Value | Zero, ...]:
-        from rlx_core.ops.structural import sum_to
+        from rlx_core.ops.structural import sum_to  # here, because most programs are not transformed
 
         return tuple(
             ZERO if isinstance(d, Zero) else sum_to(scaled(g, d(*x, y)), v.shape)
@@ -143,7 +143,7 @@ class Elementwise(Op):
         total = terms[0]
         for term in terms[1:]:
             total = total + term
-        from rlx_core.ops.structural import expand
+        from rlx_core.ops.structural import expand  # here, because most programs are not transformed
 
         return total if total.shape == y.shape else expand(total, y.shape)
 
