@@ -24,7 +24,7 @@ from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import Shape, TensorType, spec
-from rlx_core.pipeline.op_table import HostOps
+from rlx_core.pipeline.contributed import HostOps
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.public import FUNCTIONS
 

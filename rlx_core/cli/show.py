@@ -17,7 +17,7 @@ from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.serialize import MAGIC, Program, load
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import parse_lir
-from rlx_core.pipeline.op_table import HostOps
+from rlx_core.pipeline.contributed import HostOps
 from rlx_core.plugins import PluginHost
 
 

@@ -9,12 +9,10 @@ Three kinds of failure are distinct: an `RlxError` is about the user's program o
 missing rule and shows the method to write; `assert` is about rlx itself.
 """
 
-from rlx_core.errors import base, compiling, configuring, devices, importing, running, writing
+from rlx_core.errors import base, compiling, configuring, running, writing
 from rlx_core.errors.base import *
 from rlx_core.errors.compiling import *
 from rlx_core.errors.configuring import *
-from rlx_core.errors.devices import *
-from rlx_core.errors.importing import *
 from rlx_core.errors.running import *
 from rlx_core.errors.writing import *
 
@@ -22,8 +20,6 @@ __all__ = [
     *base.__all__,
     *compiling.__all__,
     *configuring.__all__,
-    *devices.__all__,
-    *importing.__all__,
     *running.__all__,
     *writing.__all__,
 ]

@@ -182,7 +182,7 @@ def from_bytes(
     if not isinstance(data, bytes | bytearray | memoryview):
         raise FormatError(f"from_bytes: takes what to_bytes returned, not {type(data).__name__}", hint=_hint_for(data))
     from rlx_core.ir.serialize import load_stored  # here, because a file of arrays is read without the compiler
-    from rlx_core.pipeline.op_table import HostOps
+    from rlx_core.pipeline.contributed import HostOps
 
     return opened(load_stored(data, HostOps(host or default_host())), target, config, classes, host)
 

@@ -11,7 +11,7 @@ from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
 from rlx_core.ir.serialize import Program, load, save_chunks
-from rlx_core.pipeline.op_table import HostOps
+from rlx_core.pipeline.contributed import HostOps
 from rlx_core.plugins import PluginHost
 from rlx_core.system.private import replace_file
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import attrs
 
 from rlx_core.errors import FormatError, RlxError, UnknownNameError, nearest
-from rlx_core.ir.declared_kinds import record_classes
 from rlx_core.ir.dims import SizeGuard, parse_dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.encoding import literal_from, read_float
@@ -170,6 +169,8 @@ class Decoder:
 
     @staticmethod
     def _class(name: Json, owner: type[Any] | None) -> type[Any]:
+        from rlx_core.ir.declared_kinds import record_classes  # here, because few ops have records as attributes
+
         known = {} if owner is None else record_classes(owner)
         if not isinstance(name, str) or name not in known:
             raise FormatError(f"attribute: {name!r} is not among the annotated types ({', '.join(known) or 'none'})")

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 
 from rlx_core.errors import FormatError
-from rlx_core.ir.attributes import Encoder, literal_bytes
+from rlx_core.ir.encoding import Encoder, literal_bytes
 from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Graph, Literal
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from rlx_core.errors import FormatError
-from rlx_core.ir.attributes import Decoder, Encoder
+from rlx_core.ir.decoding import Decoder
+from rlx_core.ir.encoding import Encoder
 from rlx_core.ir.fingerprint import FINGERPRINT_VERSION, canonical, digest_of, literal_digest
 from rlx_core.ir.forms import Json, items, need, optional
 from rlx_core.ir.graph import Graph, Value

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from rlx_core import ir
 from rlx_core.errors import FormatError
 from rlx_core.ir.apply import OpFunction
-from rlx_core.ir.attributes import Decoder, Encoder, OpTable, flat_bytes
-from rlx_core.ir.decoding import made_before
+from rlx_core.ir.decoding import Decoder, OpTable, made_before
+from rlx_core.ir.encoding import Encoder, flat_bytes
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.lir import IrStage, Lir

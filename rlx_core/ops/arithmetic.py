@@ -18,7 +18,6 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO
 from rlx_core.ops.kinds import Ratio, elementwise, is_complex
-from rlx_core.ops.selection import where
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 REAL = (*INTEGERS, *FLOATS)
@@ -39,19 +38,19 @@ def power_array(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _power_by_base(a: Value, b: Value, y: Value) -> Value:
     # The exponent is replaced first: at b = 0 the product 0 · a^-1 is NaN for a = 0, and so would its derivative be.
-    safe = where(b == 0, 1, b)
-    return where(b == 0, 0, safe * pow(a, safe - 1))
+    safe = ops.where(b == 0, 1, b)
+    return ops.where(b == 0, 0, safe * pow(a, safe - 1))
 
 
 def _power_by_exponent(a: Value, b: Value, y: Value) -> Value:
     # This form keeps NaN: its logarithm is NaN.
     has_none = a == 0 if a.dtype.is_complex else a <= 0
-    return where(has_none, 0, y * ops.log(where(has_none, 1, a)))
+    return ops.where(has_none, 0, y * ops.log(ops.where(has_none, 1, a)))
 
 
 def _chosen(wins: Value, loses: Value, y: Value) -> Value:
     """Return the derivative of an extreme by one operand: 1 where it is the result, 0 elsewhere, ½ at a tie, NaN for NaN."""
-    return where(wins, 1, where(loses, 0, where(y == y, 0.5, y)))
+    return ops.where(wins, 1, ops.where(loses, 0, ops.where(y == y, 0.5, y)))
 
 
 _TIE = Kink(1.0, 1.0, takes="mean", gives=(0.5, 0.5))
@@ -147,7 +146,7 @@ def sign(x: Any) -> Any:
     if not is_complex(x):
         return real_sign(x)
     modulus = ops.complex_abs(x)
-    return divide(x, where(modulus == 0, 1, modulus))
+    return divide(x, ops.where(modulus == 0, 1, modulus))
 
 
 # Python's signs: the remainder has the sign of b. NumPy gives 0 for an integer divided by 0, and wraps the smallest integer
@@ -175,7 +174,7 @@ remainder = elementwise(
 
 def _safe(y: Value) -> Value:
     """Return a distance to divide by: 1 where it is 0."""
-    return where(y == 0, 1, y)
+    return ops.where(y == 0, 1, y)
 
 
 def _over_distance(numerator: Value, a: Value, b: Value) -> Ratio:
@@ -186,7 +185,7 @@ def _over_distance(numerator: Value, a: Value, b: Value) -> Ratio:
 
 def _weight(a: Value, y: Value) -> Value:
     # -inf - -inf is NaN; with y replaced there, e^(a-y) is 0, which is correct.
-    return ops.exp(a - where(y == -math.inf, 0, y))
+    return ops.exp(a - ops.where(y == -math.inf, 0, y))
 
 
 hypot = elementwise(

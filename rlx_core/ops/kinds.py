@@ -22,7 +22,6 @@ from rlx_core.ir.op import ZERO, Op, Operand, Zero, define_op
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.conversion import cast, conjugate, operand_batch, per_element
 from rlx_core.ops.samples import Range, Rejected, Sample
-from rlx_core.ops.structural import expand, reshape, sum_to
 from rlx_core.system.records import frozen
 
 _EXACT_OF_COMPLEX: Final = {
@@ -81,6 +80,8 @@ def is_complex(x: Any) -> bool:
 
 def elementwise_batch(op: Op, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
     """Batch an element-wise op: ones are inserted after the batch axis, so that ranks align from the right."""
+    from rlx_core.ops.structural import reshape  # here, because most programs are not transformed
+
     rank = max(v.ndim - b for v, b in zip(x, is_batched, strict=True))
     aligned = [
         reshape(v, (v.shape[0], *(1,) * (rank - v.ndim + 1), *v.shape[1:])) if b and v.ndim - 1 < rank else v
@@ -124,6 +125,8 @@ class Elementwise(Op):
         return type(self).meaning(*arrays)
 
     def vjp(self, g: Value, *x: Value, y: Value) -> tuple[Value | Zero, ...]:
+        from rlx_core.ops.structural import sum_to  # here, because most programs are not transformed
+
         return tuple(
             ZERO if isinstance(d, Zero) else sum_to(scaled(g, d(*x, y)), v.shape)
             for d, v in zip(self.partials, x, strict=True)
@@ -140,6 +143,8 @@ class Elementwise(Op):
         total = terms[0]
         for term in terms[1:]:
             total = total + term
+        from rlx_core.ops.structural import expand  # here, because most programs are not transformed
+
         return total if total.shape == y.shape else expand(total, y.shape)
 
     def cost(self, *types: TensorType) -> Dim:

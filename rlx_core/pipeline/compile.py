@@ -21,8 +21,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compiled import CompiledProgram, ProgramCache
-from rlx_core.pipeline.config.records import Configuration
-from rlx_core.pipeline.config.words import check_dispatch
+from rlx_core.pipeline.config.records import Configuration, DispatchConfig
 from rlx_core.pipeline.job import Job
 from rlx_core.pipeline.providers import activate_pipeline
 from rlx_core.pipeline.select.backend import Target
@@ -157,7 +156,10 @@ def prepare_job(
     for domain in sorted(domains_of(graph)):
         host.activate_for(f"domain.{domain}")
     activate_pipeline(host, configuration)
-    check_dispatch(configuration, host, graph)
+    if configuration.dispatch != DispatchConfig():
+        from rlx_core.pipeline.config.words import check_dispatch  # here, because few configurations name ops
+
+        check_dispatch(configuration, host, graph)
     name, backend, registry = find_target(host, configuration.target if target is None else target)
     with contained("backends", name, "describing the target"):
         described = backend.target_for(configuration.options)

@@ -16,13 +16,13 @@ from rlx_core.errors import UnknownNameError
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
 from rlx_core.ops.families import removed_ops
-from rlx_core.passes import engine
 from rlx_core.pipeline import select
 from rlx_core.pipeline.select.backend import Backend
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.plugins import PluginHost, Registry
 from rlx_core.plugins.conditions import conditions_of
 from rlx_core.public import CORE, FUNCTIONS
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.pipeline.select.dispatch import LegalizationTable
@@ -57,6 +57,23 @@ def load_op(host: PluginHost, name: str) -> type[Op]:
     registry = host.registry()
     op: type[Op] = registry.load(kind, name, expectation(kind, spec, registry))
     return op
+
+
+@frozen
+class HostOps(Mapping[str, type[Op]]):
+    """The ops and blocks of a host: one is imported, and its plugin activated, when a program names it."""
+
+    host: PluginHost
+
+    def __getitem__(self, name: str) -> type[Op]:
+        return load_op(self.host, name)
+
+    def __iter__(self) -> Iterator[str]:
+        registry = self.host.activate_all()
+        return iter({**registry.ops, **registry.blocks})
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
 
 
 def legalization_tables(registry: Registry, target: str) -> tuple[LegalizationTable, ...]:
@@ -94,6 +111,8 @@ def contributed_rule_fault(thing: Any, spec: RuleSpec, registry: Registry) -> st
 
 
 def pass_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
+    from rlx_core.passes import engine  # here, because a program from a cache runs no pass
+
     if isinstance(thing, engine.rules.RuleSet):
         return None
     if not (isinstance(thing, type) and issubclass(thing, engine.base.Pass | engine.base.LirPass)):

@@ -21,12 +21,11 @@ from rlx_core.ir.graph import Graph, lines_of, ops_inside
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Lines
 from rlx_core.ir.serialize import load_plan, relocated, save
-from rlx_core.passes import engine
 from rlx_core.pipeline import planning, select
 from rlx_core.pipeline.compiled import CompiledProgram, plan_options
 from rlx_core.pipeline.config.records import Configuration
+from rlx_core.pipeline.contributed import HostOps
 from rlx_core.pipeline.events import Events
-from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Backend, Target
 from rlx_core.plugins import PluginHost, Registry, package_of, stamp_of
@@ -122,6 +121,8 @@ class Job:
 
     def compile(self) -> CompiledProgram:
         """All passes, the split of parameter work, the plan."""
+        from rlx_core.passes import engine  # here, because a program from a cache runs no pass
+
         with self.timed("pipeline"):
             plan = self.plan
         with self.timed("kernels"):  # or the first pass that asks the target would seem to take as long as its import

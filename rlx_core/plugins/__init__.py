@@ -7,10 +7,9 @@ it does not depend on ops, passes or backends themselves.
 """
 
 from rlx_core.plugins.collect import Claim
-from rlx_core.plugins.defaults import default_host, host_with, set_default_host
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin, builtin_entry, given_entry, named_entry
 from rlx_core.plugins.faults import ContributionFault
-from rlx_core.plugins.host import PluginHost
+from rlx_core.plugins.host import PluginHost, default_host, host_with, set_default_host
 from rlx_core.plugins.index import PluginIndex, installed_plugins
 from rlx_core.plugins.manager import PluginManager
 from rlx_core.plugins.policy import PluginPolicy

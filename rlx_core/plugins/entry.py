@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,7 @@ from typing import Final
 
 from attrs import Factory, field
 
+from rlx_core import hints
 from rlx_core.contributions.references import import_address
 from rlx_core.errors import Fact, PluginError
 from rlx_core.hooks import API_VERSION
@@ -197,3 +198,32 @@ def _exclusions(requires: tuple[str, ...], version_of: Callable[[str], str | Non
 def normalized(distribution: str) -> str:
     """A distribution's name as package indexes compare it: `Acme_RLX` and `acme-rlx` are one."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+Domains = Mapping[str, tuple[PluginEntry, ...]]
+"""Domain → its owners: one plugin, unless two distributions use one name for their plugins."""
+
+UNOWNED: Final = frozenset({"rules", "kernels", "events", "commands", "functions"})
+"""Kinds whose records are named after their purpose, which any plugin may serve, or by a common word."""
+
+
+def owners(entries: Iterable[PluginEntry]) -> Domains:
+    """Return the owners of each domain. A distribution that is known to have a target keeps it from plugins of the same name."""
+    entries_by_domain: dict[str, tuple[PluginEntry, ...]] = {}
+    for entry in entries:
+        entries_by_domain[entry.name] = (*entries_by_domain.get(entry.name, ()), entry)
+    return {domain: rightful(domain, those) for domain, those in entries_by_domain.items()}
+
+
+def rightful(domain: str, entries: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:
+    """Return the plugins that own a domain, among the plugins of one name."""
+    if len(entries) == 1:
+        return entries
+    package = hints.packages.known_packages().get(f"target.{domain}")
+    known = [e for e in entries if package is not None and normalized(e.distribution) == package.name]
+    return tuple(known) or entries
+
+
+def domain_of(kind: str, name: str) -> str | None:
+    """Return the domain of a name of a kind, or `None` if it is in no domain."""
+    return None if kind in UNOWNED else name.partition(".")[0]

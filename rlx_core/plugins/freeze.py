@@ -12,8 +12,7 @@ from rlx_core.contributions import KINDS, Contribution, KernelSpec
 from rlx_core.errors import ConfigError, CycleError, DeviceUnavailableError, Fact, PluginError
 from rlx_core.plugins import ordering
 from rlx_core.plugins.collect import Claim
-from rlx_core.plugins.domains import Domains, domain_of
-from rlx_core.plugins.entry import PluginEntry, PluginOrigin
+from rlx_core.plugins.entry import Domains, PluginEntry, PluginOrigin, domain_of
 from rlx_core.plugins.faults import ContributionFault
 from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Key, Override, Refusal, Registry

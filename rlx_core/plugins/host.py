@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from rlx_core.contributions import ExporterSpec, ImporterSpec
 from rlx_core.contributions.validators import BARE_NAME
@@ -13,7 +15,6 @@ from rlx_core.errors.lacks import is_lack
 from rlx_core.plugins.collect import Claim, Collected, collect
 from rlx_core.plugins.conditions import COMPILE, VERBS, WORDS, conditions_of, is_condition, target_conditions
 from rlx_core.plugins.digest import sha256
-from rlx_core.plugins.domains import owners
 from rlx_core.plugins.entry import (
     PluginEntry,
     PluginOrigin,
@@ -21,6 +22,7 @@ from rlx_core.plugins.entry import (
     given_entry,
     named_entry,
     normalized,
+    owners,
     unmet_requirements,
 )
 from rlx_core.plugins.faults import ContributionFault
@@ -31,11 +33,13 @@ from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Key, Registry
 from rlx_core.plugins.stamp import packages_of, stamp_of
 from rlx_core.plugins.states import PluginStatus, State, Verdict, attempt
-from rlx_core.plugins.use import HOSTS
 from rlx_core.system.locks import Lock
 
 EntryKey = tuple[str, str, str]
 _numbers: Final = count()
+
+HOSTS: Final[WeakValueDictionary[int, PluginHost]] = WeakValueDictionary()
+"""The hosts of this process by number: owners are looked up in them when a call has failed, the latest host first."""
 
 
 class PluginHost:
@@ -332,3 +336,41 @@ def enabled_by(choice: Choice, known: Iterable[PluginEntry]) -> list[PluginEntry
     hint = nearest(choice.word, (entry.name for entry in known))
     fault = f"{choice.source} enables it, and no plugin of this name is installed"
     return [PluginEntry(choice.word, origin=PluginOrigin.NAMED, fault=f"{fault}; {hint}" if hint else fault)]
+
+
+_default_lock = Lock("the list of plugin hosts")
+_hosts: list[PluginHost] = []  # none or one; built on first use, so that importing rlx reads no metadata
+_restricted: dict[str, PluginHost] = {}
+
+
+def default_host() -> PluginHost:
+    """The host of everything that is installed, as the environment restricts it; built on first use."""
+    with _default_lock:
+        if _hosts:
+            return _hosts[0]
+        host = announced(PluginHost())
+        if not _hosts:  # a signal handler may have built one meanwhile
+            _hosts.append(host)
+        return _hosts[0]
+
+
+def host_with(policy: PluginPolicy) -> PluginHost:
+    """The host of everything that is installed, as `policy` restricts it; equal policies share one."""
+    key = repr(policy)
+    with _default_lock:
+        return _restricted.get(key) or _restricted.setdefault(key, announced(PluginHost(policy=policy)))
+
+
+def announced(host: PluginHost) -> PluginHost:
+    """Return the host after a warning for each word of its policy that matches no plugin: a misspelt plugin is not blocked."""
+    for note in host.notes:
+        warnings.warn(f"plugins: {note}", RuntimeWarning, stacklevel=3)
+    return host
+
+
+def set_default_host(host: PluginHost | None) -> PluginHost | None:
+    """Use another host by default from now on (`None`: build a new one); returns the one before."""
+    with _default_lock:
+        before = _hosts[0] if _hosts else None
+        _hosts[:] = [] if host is None else [host]
+        return before

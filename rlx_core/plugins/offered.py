@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx_core.plugins.conditions import VERBS
-from rlx_core.plugins.defaults import default_host
+from rlx_core.plugins.host import default_host
 
 KIND = "functions"
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 import signal
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from weakref import WeakValueDictionary
+from typing import Final
 
 from rlx_core.errors import Fact, PluginError, RlxError
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin
 from rlx_core.plugins.faults import ContributionFault, named_cause, warn_of
+from rlx_core.plugins.host import HOSTS
 from rlx_core.plugins.states import Failure, Provenance
-
-if TYPE_CHECKING:
-    from rlx_core.plugins.host import PluginHost
-
-HOSTS: Final[WeakValueDictionary[int, PluginHost]] = WeakValueDictionary()
-"""The hosts of this process by number: owners are looked up in them when a call has failed, the latest host first."""
 
 CORE_FOLDER: Final = Path(__file__).parents[1]
 

@@ -19,12 +19,13 @@ from rlx_core.ir.array import usable
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.profile import active
 from rlx_core.pipeline.select.backend import Outputs, Program, Traffic
+from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.frames import Frame, Frames
 from rlx_core.run.memory import ProgramMemory
 from rlx_core.run.parameters import BoundParams, SharedState, bind_params
-from rlx_core.run.parts import Driven, HostCall, HostPart
-from rlx_core.run.plan import BufferId, ExecutionPlan
+from rlx_core.run.parts import Driven, HostCall, HostPart, parts_of
+from rlx_core.run.plan import BufferId, ExecutionPlan, Locations
 from rlx_core.run.results import ResultMemory, Results
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen
@@ -290,3 +291,36 @@ class PlannedProgram(Program):
             "constants": sum(array.nbytes for array in plan.constants),
         }
         return ", ".join(f"{name} {count}" for name, count in nbytes.items() if count) + " bytes"
+
+
+def planned_program(
+    lir: Lir,
+    kernels: KernelTable,
+    memory: ProgramMemory,
+    code: Callable[[Lir, Locations], Code],
+    nested: Callable[[int, str, Lir], PlannedProgram],
+) -> PlannedProgram:
+    """The program of a plan.
+
+    Args:
+        memory: Where its values lie; with a margin, the program checks memory after every step.
+        code: Compiles the plan, given the locations of its values.
+        nested: Makes the program of a graph inside a step, given the step's number, the attribute and the plan.
+    """
+    guard: Guard | None = None
+    if memory.margin:
+        from rlx_core.run.poison import Guard, with_gaps  # here, because few programs are checked
+
+        lir = with_gaps(lir)
+        guard = Guard(lir)
+    locations = Locations(lir)
+    compiled = code(lir, locations)
+    options = {"is_single": guard is not None, "skips_empty": not memory.is_host}
+    return PlannedProgram(
+        locations.plan(),
+        memory,
+        compiled,
+        lambda: tuple(parts_of(lir, locations, kernels, compiled, nested, **options)),
+        guard=guard,
+        lir=lir,
+    )

@@ -7,17 +7,19 @@ the host with the interpreter, or compiled if it has loops, whose steps take the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx_core import ir
-from rlx_core.ir.element_functions import ElementFunctions
 from rlx_core.ir.graph import Graph, Param, leaf_name
 from rlx_core.ir.graph.program import nested_graphs
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.select.backend import ABSENT, Params, Program
+
+if TYPE_CHECKING:
+    from rlx_core.ir.element_functions import ElementFunctions
 
 
 def prepared(compiled: CompiledProgram, lir: Lir, checked: Params) -> Params:

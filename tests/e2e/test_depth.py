@@ -25,7 +25,7 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ir.verify import verify
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
-from rlx_core.pipeline.op_table import HostOps
+from rlx_core.pipeline.contributed import HostOps
 from rlx_core.plugins import default_host
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.jvp import jvp_graph

@@ -14,7 +14,7 @@ from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.verify import IrStage, verify
 from rlx_core.passes.engine.base import Context
-from rlx_core.pipeline.op_table import HostOps
+from rlx_core.pipeline.contributed import HostOps
 from rlx_core.plugins import default_host
 
 FILES = sorted((Path(__file__).parent / "text").glob("*.txt"))

@@ -8,7 +8,7 @@ import pytest
 import rlx_core as rlx
 from rlx_core.errors import AbsentNameError, PluginError, UnknownNameError
 from rlx_core.plugins import PluginHost
-from rlx_core.plugins.defaults import set_default_host
+from rlx_core.plugins.host import set_default_host
 
 OFFERS = """
 @hookimpl

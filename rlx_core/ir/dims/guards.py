@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from attrs import field
 
 from rlx_core.errors import Fact, GuardError
-from rlx_core.ir.dims.bounds import is_never_negative
 from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
@@ -83,9 +82,11 @@ def holds(relation: Relation, left: Dim, right: Dim) -> bool | None:
         return _DECIDE[relation](left, right)
     if relation in ("==", ">=") and left == right:
         return True
-    if relation in (">", ">=") and is_never_negative(left - right - (1 if relation == ">" else 0)):
-        return True
-    return None
+    if relation not in (">", ">="):
+        return None
+    from rlx_core.ir.dims.bounds import is_never_negative  # here, because few programs have unknown sizes
+
+    return is_never_negative(left - right - (1 if relation == ">" else 0)) or None
 
 
 def require(relation: Relation, left: Dim, right: Dim) -> bool:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import numpy as np
 from attrs import asdict, field
 
 from rlx_core.errors import ConfigError, DeviceError, Fact, PlaceError, RlxError
-from rlx_core.ir.element_functions import ElementFunctions
 from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.kernels import HOST_KERNEL, Kernel, KernelTable, matches
 from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack, expect_packable
-from rlx_core.pipeline.select.params import Params
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.device.device import Device
+    from rlx_core.ir.element_functions import ElementFunctions
     from rlx_core.tuning.tuner import TunedProblem
 
 __all__ = [
@@ -48,6 +48,40 @@ ABSENT: Final = "absent"
 
 Outputs = Literal["host", "device"]
 """The caller's choice of the location of outputs."""
+
+_versions: Final = count(1)
+
+
+class Params(dict[str, Any]):
+    """One version of the parameters: checked or prepared arrays by name, and their copies in programs.
+
+    A weight has five stages. It is *given* by the caller; *checked* against its declared type, in the caller's memory; *prepared*
+    by the plan's prepare program, which folds what depends on parameters alone; *bound* to a buffer in the memory of a program;
+    and *packed*, in the arrangement that a kernel reads.
+
+    Several programs may be bound to the same object, one for each combination of sizes. What one of them derives from a value
+    alone is cached in one of the three mappings, where the others reuse it.
+
+    Attributes:
+        immutable: The names of the arrays that are read-only (`rlx_core.ir.array.is_immutable`), whose packed
+            copies several executables share.
+        version: Number of the version, unique in the process; prepared parameters have that of the checked ones.
+        prepared: Of checked parameters: the prepared ones, once computed; the same for all sizes.
+        on_device: Copies on devices, by the names of the device and of the parameter.
+        on_host: Copies on the host of arrays on a device, by name.
+        packed: Packed operands, by keys of the backend.
+        transferred: Bytes copied between the host and a device for these parameters, until a program has reported them.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], immutable: Collection[str] = (), version: int | None = None) -> None:
+        super().__init__(arrays)
+        self.immutable = frozenset(immutable)
+        self.version = next(_versions) if version is None else version
+        self.prepared: Params | None = None
+        self.on_device: dict[tuple[str, str], Any] = {}
+        self.on_host: dict[str, np.ndarray] = {}
+        self.packed: dict[Hashable, Any] = {}
+        self.transferred = 0
 
 
 @frozen(eq=False)

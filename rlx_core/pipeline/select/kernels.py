@@ -21,7 +21,6 @@ from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.op import Op
 from rlx_core.plugins.faults import ContributionFault, as_fact
-from rlx_core.plugins.use import leave_row_out
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define, frozen
 
@@ -450,6 +449,8 @@ class KernelTable:
 
         It is impossible for a row of no plugin, whose exception has no owner to name.
         """
+        from rlx_core.plugins.use import leave_row_out  # here, because it is for an error
+
         fault = leave_row_out("kernels", kernel.name, step, kernel.plugin, error)
         if fault is None:
             return False

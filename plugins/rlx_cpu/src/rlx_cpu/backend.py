@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.element_functions import ElementFunction, ElementFunctions
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
@@ -30,6 +29,9 @@ from rlx_core.pipeline.backend import (
 )
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_cpu import tier
+
+if TYPE_CHECKING:
+    from rlx_core.ir.element_functions import ElementFunction, ElementFunctions
 
 LONGEST_KERNEL = 128
 """Element-wise ops in one kernel. LLVM takes longer than in proportion for more, and values that do not fit into registers

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.run.build import planned_program
 from rlx_core.run.code import HostCode
 from rlx_core.run.memory import CANARY, HostMemory
-from rlx_core.run.program import PlannedProgram
+from rlx_core.run.program import PlannedProgram, planned_program
 
 
 def numpy_program(lir: Lir, kernels: KernelTable, *, poison: bool = False) -> PlannedProgram:

@@ -15,7 +15,7 @@ import rlx_core as rlx
 from rlx_cpu.native.machine import MACHINE
 from rlx_cpu.native.runtime import pool
 from rlx_cpu.native.runtime.entry_words import Mode
-from rlx_cpu.native.runtime.pool_words import LINE, WORKERS
+from rlx_cpu.native.runtime.words import LINE, WORKERS
 from rlx_cpu.native.work import takes_longer
 
 pytestmark = pytest.mark.usefixtures("without_poison")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import field
 
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.ir.attributes import Encoder
+from rlx_core.ir.encoding import Encoder
 from rlx_core.ir.fingerprint import literal_digest
 from rlx_core.ir.forms import PLAIN_FORMS
 from rlx_core.ir.graph import Node, ops_inside

@@ -13,12 +13,12 @@ from functools import cache
 import numpy as np
 
 from rlx_core.system.locks import in_child
+from rlx_cpu.native import runtime
 from rlx_cpu.native.contract import NO_NUMBER, STATUS_LEFT
 from rlx_cpu.native.llvm.c_library import has_clock
-from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY
-from rlx_cpu.native.runtime.interrupt_words import CAUGHT, MAIN_THREAD, RECORD_BYTES
 from rlx_cpu.native.runtime.linked import code_of
+from rlx_cpu.native.runtime.words import CAUGHT, MAIN_THREAD, RECORD_BYTES
 
 _record = np.zeros(RECORD_BYTES // 8, np.int64)
 
@@ -34,7 +34,7 @@ in_child(_know_main_thread)
 @cache
 def _asked() -> tuple[int, int]:
     """The two words that a loop asks by; 0 where the interpreter or the clock is not one that native code knows."""
-    if interpreter.reason_against() is not None or not has_clock():
+    if runtime.interpreter.reason_against() is not None or not has_clock():
         return 0, 0
     return code_of(ENTRY).address("interrupted"), _record.ctypes.data
 

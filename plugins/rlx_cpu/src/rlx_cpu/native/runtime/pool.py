@@ -27,7 +27,7 @@ import numpy as np
 from rlx_core.system.locks import Lock, in_child
 from rlx_cpu.native.runtime.code import STEPS, ProgramCode
 from rlx_cpu.native.runtime.linked import code_of
-from rlx_cpu.native.runtime.pool_words import BUSY, HOME, LINE, STATE_BYTES, WORKERS
+from rlx_cpu.native.runtime.words import BUSY, HOME, LINE, STATE_BYTES, WORKERS
 from rlx_cpu.native.threads import started
 
 

@@ -1,4 +1,4 @@
-"""The native half of a pool: what threads do in a run, as one module of LLVM IR; its words are in `pool_words`."""
+"""The native half of a pool: what threads do in a run, as one module of LLVM IR; its words are in `words`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.team import TEAM_BYTES, begin_team, help_others, team_functions
 from rlx_cpu.native.runtime.clock_code import emit_clock
-from rlx_cpu.native.runtime.pool_words import (
+from rlx_cpu.native.runtime.words import (
     BUSY,
     CALLERS,
     GATE,

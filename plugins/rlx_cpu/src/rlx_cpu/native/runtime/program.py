@@ -6,16 +6,14 @@ from collections.abc import Sequence
 
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.run.build import planned_program
 from rlx_core.run.memory import CANARY, HostMemory
 from rlx_core.run.plan import Locations
-from rlx_core.run.program import PlannedProgram
+from rlx_core.run.program import PlannedProgram, planned_program
 from rlx_core.system.records import evolve
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
 from rlx_cpu.native.runtime.native_steps import NativeCode, arguments_of, packs_of
 from rlx_cpu.native.runtime.steps import compile_steps, functions_of, reason_to_drive
-from rlx_cpu.native.work import takes_longer
 
 
 def reason_on_host(step: Step) -> str:
@@ -60,6 +58,8 @@ def native_program(
         native = compiled or compiled_steps(planned)
 
         def steps_take_longer(numbers: Sequence[int], microseconds: float) -> bool:
+            from rlx_cpu.native.work import takes_longer  # here, because one thread runs short programs without asking
+
             steps = ((planned.steps[number], native.steps[number].emitted) for number in numbers)
             # The template's graph has the formulas of steps whose sizes were bound.
             template = None if planned.origin is None else planned.origin.template.graph

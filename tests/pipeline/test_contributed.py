@@ -7,7 +7,7 @@ import pytest
 from rlx_core.errors import UnknownNameError
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.families import FAMILIES, removed_ops
-from rlx_core.pipeline.op_table import HostOps
+from rlx_core.pipeline.contributed import HostOps
 from rlx_core.plugins import default_host
 
 

@@ -1,4 +1,5 @@
-"""Shared words of a pool's threads: the control block, steps, the state of a step, and its record."""
+"""Words that native code and Python share: those of a pool's threads (the control block, steps, the state of a step, and its
+record), and those of an interruption."""
 
 from __future__ import annotations
 
@@ -25,3 +26,7 @@ HOME = 8
 
 STATE_BYTES: Final = 16
 """Bytes of the state of a step in a run: the claimed parts, and the number of completed ones."""
+
+MAIN_THREAD, NEXT, CAUGHT, RECORD_BYTES = 0, 8, 16, 40
+"""The record that `interrupted` and Python share, one per process: the main thread, when to look again, and an exception
+as the interpreter puts it: type, value, traceback."""
