@@ -36,9 +36,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """Options of `config.json`, by model type."""
 
 
-def config_of(model_type: str) -> dict[str, Any]:
+def config_of(model_type: str, **sizes: int) -> dict[str, Any]:
     """Return the configuration of a small model."""
-    return {**SIZES, **OPTIONS[model_type], "model_type": model_type}
+    return {**SIZES, **OPTIONS[model_type], **sizes, "model_type": model_type}
 
 
 def stored(values: np.ndarray, scheme: str) -> Any:
@@ -51,10 +51,10 @@ def paired(values: np.ndarray, heads: int) -> np.ndarray:
     return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
 
 
-def weights(model_type: str) -> dict[str, np.ndarray]:
+def weights(model_type: str, **sizes: int) -> dict[str, np.ndarray]:
     """Return random weights by the names of the architecture."""
     rng = np.random.default_rng(0)
-    shapes = ARCHITECTURES[model_type](Config(config_of(model_type))).shapes
+    shapes = ARCHITECTURES[model_type](Config(config_of(model_type, **sizes))).shapes
     return {
         name: (rng.standard_normal(shape) * (0.3 if len(shape) == 1 else 0.1)).astype(np.float32)
         for name, shape in shapes.items()
@@ -68,12 +68,13 @@ def written_gguf(
     *,
     metadata: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
+    **sizes: int,
 ) -> Path:
     """Write a file whose matrices are in a scheme."""
     label = "llama" if model_type == "mistral" else model_type
-    row, config = names.ARCHITECTURES[label], config_of(model_type)
+    row, config = names.ARCHITECTURES[label], config_of(model_type, **sizes)
     tensors: dict[str, Any] = {}
-    for name, values in weights(model_type).items():
+    for name, values in weights(model_type, **sizes).items():
         short = name.removesuffix(".weight").removesuffix(".bias")
         suffix = name.removeprefix(f"{short}.")
         if short.startswith("layers."):
