@@ -1,7 +1,7 @@
 """The bytes of a header: numbers, texts and metadata, read with every length checked, and written.
 
-Lengths are exact integers, and are compared with the bytes that are left before anything is allocated: what is read takes memory
-in proportion to the file.
+Lengths are exact integers, and are compared with the bytes that are left before anything is allocated: values take memory in
+proportion to the file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cursor:
         return self.data.size - self.position
 
     def fault(self, text: str, position: int | None = None) -> FormatError:
-        """Return the error of what is at a position, by default the next byte."""
+        """Return an error with a position, by default the next byte."""
         return FormatError(f"gguf: {text}", Fact("at byte", self.position if position is None else position))
 
     def take(self, count: int, what: str) -> np.ndarray:

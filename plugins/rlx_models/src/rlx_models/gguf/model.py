@@ -23,7 +23,7 @@ from rlx_models.loading import build_architecture, unsupported_options
 from rlx_models.model import PretrainedModel
 
 GEMMA2_27B_LAYERS: Final = 46
-"""The layers of Gemma 2 27B, whose scores have another scale than the size of heads says; files do not state it."""
+"""The layers of Gemma 2 27B, whose scores have a scale that files do not state."""
 END_TOKENS: Final = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
 MAX_DIVISORS: Final = 4096
 

@@ -108,7 +108,7 @@ class GgufFile(Mapping[str, GgufTensor]):
     Attributes:
         path: The file, or the first of several.
         version: The version of the format.
-        metadata: Numbers, texts, NumPy arrays of numbers, and lists of texts or of arrays; without those that describe the files
+        metadata: Numbers, texts, NumPy arrays of numbers, and lists of texts or of arrays; without the keys that describe files
             (`general.alignment` and `split.*`).
         tensors: The tensors by name.
     """
@@ -191,7 +191,7 @@ def _all_parts(path: Path, count: int, types: Types) -> tuple[dict[str, Any], li
     """Return the metadata of the first file of a model, and the tensors of all.
 
     Raises:
-        FormatError: A file is of another model, or they have a tensor twice, or not as many as they say.
+        FormatError: A file is of another model, or the files have a tensor twice, or another number than they state.
         FileError: One cannot be read.
     """
     tensors: dict[str, GgufTensor] = {}

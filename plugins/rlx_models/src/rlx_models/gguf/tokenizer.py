@@ -23,14 +23,17 @@ MAX_TOKEN_LENGTH: Final = 1024
 """Characters of a piece with a score, whose divisions are all tried."""
 SPACE: Final = "\N{LOWER ONE EIGHTH BLOCK}"
 
-LLAMA3: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3: Final = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 QWEN2: Final = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 PRE_TOKENIZERS: Final = {
     **dict.fromkeys(("gpt-2", "gpt2"), None),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), LLAMA3),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), QWEN2),
 }
-"""The expression that divides texts, by `tokenizer.ggml.pre`; `None` for that of GPT-2."""
+"""The expression that divides texts, by `tokenizer.ggml.pre`; `None` for the one of GPT-2."""
 
 
 def tokenizer_of(metadata: Mapping[str, Any]) -> Tokenizer:
@@ -39,7 +42,7 @@ def tokenizer_of(metadata: Mapping[str, Any]) -> Tokenizer:
     Raises:
         PluginError: The package tokenizers is not installed.
         UnsupportedError: It is of another kind.
-        FormatError: The metadata lack its tokens, or do not fit each other.
+        FormatError: Its tokens are missing, or the metadata do not fit each other.
     """
     library = import_tokenizers()
     kind = metadata.get("tokenizer.ggml.model")
@@ -135,7 +138,7 @@ def _pieces(library: Any, metadata: Mapping[str, Any], tokens: list[str], types:
 
 
 def _merges(vocabulary: Mapping[str, int], scores: np.ndarray) -> list[tuple[str, str]]:
-    """Return the pairs whose concatenation is a piece, that of the highest score first."""
+    """Return the pairs whose concatenation is a piece, in descending order of its score."""
     pairs = []
     for token, index in vocabulary.items():
         for cut in range(1, len(token)):
