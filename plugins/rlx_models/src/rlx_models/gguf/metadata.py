@@ -54,11 +54,11 @@ class Cursor:
 
     def u32(self, what: str) -> int:
         """Return the next number of 32 bits."""
-        return int(U32.unpack(self.take(4, what))[0])
+        return int(U32.unpack(self.take(4, what).tobytes())[0])
 
     def u64(self, what: str) -> int:
         """Return the next number of 64 bits."""
-        return int(U64.unpack(self.take(8, what))[0])
+        return int(U64.unpack(self.take(8, what).tobytes())[0])
 
     def size(self, what: str) -> int:
         """Return the next count or length, of 32 bits in version 1 and of 64 in later ones."""
@@ -211,7 +211,7 @@ def _typed(value: Any) -> Any:
         candidates: tuple[type[np.generic], ...] = (np.uint32, np.int32, np.int64, np.uint64)
         fitting = (each for each in candidates if np.iinfo(each).min <= value <= np.iinfo(each).max)  # type: ignore[type-var]
         chosen = next(fitting, None)
-        return value if chosen is None else chosen(value)  # type: ignore[call-arg]
+        return value if chosen is None else chosen(value)
     if type(value) is float:
         with np.errstate(over="ignore"):
             narrow = np.float32(value)
@@ -233,8 +233,8 @@ def _numbers_of(values: list[Any] | tuple[Any, ...]) -> np.ndarray:
     """Return numbers as an array: integers of 32 bits where they fit."""
     array = np.asarray(values)
     if array.dtype == np.int64 and all(type(each) is int for each in values):
-        fits = int(array.min()) >= -(2**31) and int(array.max()) < 2**31
-        return array.astype(np.int32) if fits else array
+        is_narrow = int(array.min()) >= -(2**31) and int(array.max()) < 2**31
+        return array.astype(np.int32) if is_narrow else array
     if array.dtype == np.float64 and all(type(each) in (int, float) for each in values):
         narrow = array.astype(np.float32)
         return narrow if np.array_equal(narrow, array, equal_nan=True) else array

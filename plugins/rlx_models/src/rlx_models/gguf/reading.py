@@ -150,9 +150,9 @@ def read(path: str | os.PathLike[str], *, host: PluginHost | None = None) -> Ggu
     count = _split_count(location, metadata)
     if count > 1:
         metadata, tensors = _all_parts(location, count, types)
-    kept = {key: value for key, value in metadata.items() if key not in LAYOUT_KEYS}
+    selected = {key: value for key, value in metadata.items() if key not in LAYOUT_KEYS}
     by_name = {tensor.name: tensor for tensor in tensors}
-    return GgufFile(location, version, MappingProxyType(kept), MappingProxyType(by_name))
+    return GgufFile(location, version, MappingProxyType(selected), MappingProxyType(by_name))
 
 
 def _part(path: Path, types: Types) -> tuple[dict[str, Any], list[GgufTensor], int]:

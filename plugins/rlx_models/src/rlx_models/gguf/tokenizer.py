@@ -116,7 +116,7 @@ def _byte_pairs(library: Any, metadata: Mapping[str, Any], tokens: list[str], ty
 
 def _pieces(library: Any, metadata: Mapping[str, Any], tokens: list[str], types: list[int]) -> Any:
     scores = metadata.get("tokenizer.ggml.scores")
-    if not _is_array(scores, len(tokens), "f"):
+    if not isinstance(scores, np.ndarray) or not _is_array(scores, len(tokens), "f"):
         raise FormatError(f"gguf: `tokenizer.ggml.scores` is no list of {len(tokens)} floats")
     if max(map(len, tokens)) > MAX_TOKEN_LENGTH:
         raise FormatError(f"gguf: a token has more than {MAX_TOKEN_LENGTH} characters")

@@ -52,10 +52,10 @@ def write(
                 f"gguf: the alignment is {alignment!r:.40}, not a power of two of at most {MAX_ALIGNMENT}"
             )
         ready = {name: _ready(name, tensor) for name, tensor in tensors.items()}
-        kept = {key: value for key, value in metadata.items() if key not in LAYOUT_KEYS}
+        selected = {key: value for key, value in metadata.items() if key not in LAYOUT_KEYS}
         if alignment != DEFAULT_ALIGNMENT:
-            kept = {"general.alignment": np.uint32(alignment), **kept}
-        header = _header(ready, kept, alignment)
+            selected = {"general.alignment": np.uint32(alignment), **selected}
+        header = _header(ready, selected, alignment)
     except RlxError as error:
         raise error.with_fact(Fact("file", target)) from None
     with writing("gguf", target):
