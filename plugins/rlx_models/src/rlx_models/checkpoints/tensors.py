@@ -17,7 +17,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of the tensors of an architecture by name."""
 
 
-class Tensor(Protocol):
+class CheckpointTensor(Protocol):
     """What the check of a tensor reads."""
 
     @property
@@ -27,7 +27,7 @@ class Tensor(Protocol):
     def dtype(self) -> Any: ...
 
 
-T = TypeVar("T", bound=Tensor)
+T = TypeVar("T", bound=CheckpointTensor)
 
 PICKLE_HINT: Final = (
     "a pickle runs code when it is read; safetensors.torch.save_file(torch.load(file, weights_only=True), "

@@ -19,7 +19,7 @@ U32: Final = struct.Struct("<I")
 U64: Final = struct.Struct("<Q")
 
 
-class Cursor:
+class HeaderCursor:
     """A position in the bytes of a file.
 
     Attributes:
@@ -130,11 +130,11 @@ class Cursor:
         return [self.value(type_id, what, depth) for _ in range(self.count(f"elements of {what}", smallest))]
 
 
-def read_metadata(cursor: Cursor, count: int) -> dict[str, Any]:
+def read_metadata(cursor: HeaderCursor, count: int) -> dict[str, Any]:
     """Return so many keys with their values.
 
     Raises:
-        FormatError: A key occurs twice; also the errors of `Cursor.value`.
+        FormatError: A key occurs twice; also the errors of `HeaderCursor.value`.
     """
     metadata: dict[str, Any] = {}
     for _ in range(count):

@@ -34,7 +34,7 @@ from rlx_core.ir.schemes import Scheme
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.quantization import QuantizedArray
 from rlx_core.system.records import frozen
-from rlx_models.gguf.metadata import Cursor, read_metadata, short
+from rlx_models.gguf.metadata import HeaderCursor, read_metadata, short
 from rlx_models.gguf.types import (
     DEFAULT_ALIGNMENT,
     DTYPES,
@@ -43,7 +43,7 @@ from rlx_models.gguf.types import (
     MAX_AXES,
     MAX_NUMBER,
     VERSIONS,
-    Types,
+    TensorTypes,
     unknown_type,
 )
 
@@ -145,7 +145,7 @@ def read(path: str | os.PathLike[str], *, host: PluginHost | None = None) -> Ggu
         FileError: A file cannot be read.
     """
     location = path_of("gguf", path)
-    types = Types(host or default_host())
+    types = TensorTypes(host or default_host())
     metadata, tensors, version = _part(location, types)
     count = _split_count(location, metadata)
     if count > 1:
@@ -155,7 +155,7 @@ def read(path: str | os.PathLike[str], *, host: PluginHost | None = None) -> Ggu
     return GgufFile(location, version, MappingProxyType(selected), MappingProxyType(by_name))
 
 
-def _part(path: Path, types: Types) -> tuple[dict[str, Any], list[GgufTensor], int]:
+def _part(path: Path, types: TensorTypes) -> tuple[dict[str, Any], list[GgufTensor], int]:
     """Return the metadata, the tensors and the version of a file; every fault names the file."""
     try:
         with reading("gguf", path):
@@ -187,7 +187,7 @@ def _split_count(path: Path, metadata: Mapping[str, Any]) -> int:
     return max(count, 1)
 
 
-def _all_parts(path: Path, count: int, types: Types) -> tuple[dict[str, Any], list[GgufTensor]]:
+def _all_parts(path: Path, count: int, types: TensorTypes) -> tuple[dict[str, Any], list[GgufTensor]]:
     """Return the metadata of the first file of a model, and the tensors of all.
 
     Raises:
@@ -224,9 +224,9 @@ def part_path(path: Path, number: int) -> Path:
     return path.with_name(f"{match['stem']}-{number + 1:05}-of-{match['count']}{match['suffix']}")
 
 
-def contents(data: np.ndarray, types: Types) -> tuple[dict[str, Any], list[GgufTensor], int]:
+def contents(data: np.ndarray, types: TensorTypes) -> tuple[dict[str, Any], list[GgufTensor], int]:
     """Return the metadata, the tensors and the version of a file's bytes."""
-    cursor = Cursor(data)
+    cursor = HeaderCursor(data)
     version = _version(cursor)
     smallest_tensor, smallest_key = 16 + cursor.size_nbytes, cursor.size_nbytes + 5
     num_tensors = cursor.count("tensors", smallest_tensor)
@@ -239,7 +239,7 @@ def contents(data: np.ndarray, types: Types) -> tuple[dict[str, Any], list[GgufT
     return metadata, [entry.tensor(data, start) for entry in entries], version
 
 
-def _version(cursor: Cursor) -> int:
+def _version(cursor: HeaderCursor) -> int:
     magic = cursor.take(4, "the magic number").tobytes()
     if magic != MAGIC:
         raise cursor.fault(f"the file begins with {magic!r}, not {MAGIC!r}", 0)
@@ -254,7 +254,7 @@ def _version(cursor: Cursor) -> int:
     return version
 
 
-def _alignment(cursor: Cursor, metadata: Mapping[str, Any]) -> int:
+def _alignment(cursor: HeaderCursor, metadata: Mapping[str, Any]) -> int:
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if type(alignment) is not int or not 0 < alignment < 2**32 or alignment & (alignment - 1):
         raise cursor.fault(f"`general.alignment` is {alignment!r:.40}, not a power of two")
@@ -262,7 +262,7 @@ def _alignment(cursor: Cursor, metadata: Mapping[str, Any]) -> int:
 
 
 @frozen
-class Entry:
+class GgufEntry:
     """One tensor as the header describes it; `begin` is relative to the data, and `header` is its byte in the header."""
 
     name: str
@@ -281,7 +281,7 @@ class Entry:
         return GgufTensor(self.name, self.type_id, self.dtype, self.scheme, self.shape, self.nbytes, raw)
 
 
-def _entry(cursor: Cursor, types: Types) -> Entry:
+def _entry(cursor: HeaderCursor, types: TensorTypes) -> GgufEntry:
     header = cursor.position
     name = cursor.text("the name of a tensor")
     shown = short(name)
@@ -296,10 +296,10 @@ def _entry(cursor: Cursor, types: Types) -> Entry:
     begin = cursor.u64(f"the offset of {shown}")
     plain = DTYPES.get(type_id)
     if plain is not None:
-        return Entry(name, type_id, plain, None, shape, plain.itemsize * prod(shape), begin, header)
+        return GgufEntry(name, type_id, plain, None, shape, plain.itemsize * prod(shape), begin, header)
     scheme = types.scheme(type_id)
     if scheme is None:
-        return Entry(name, type_id, None, None, shape, None, begin, header)
+        return GgufEntry(name, type_id, None, None, shape, None, begin, header)
     length = shape[-1] if shape else 1
     if length % scheme.elements:
         label = scheme.name.removeprefix("rlx.")
@@ -307,17 +307,17 @@ def _entry(cursor: Cursor, types: Types) -> Entry:
             f"{shown} has rows of {length} elements, and blocks of {label} have {scheme.elements}", header
         )
     nbytes = prod(shape) // scheme.elements * scheme.block_dtype.itemsize
-    return Entry(name, type_id, dtypes.f32, scheme, shape, nbytes, begin, header)
+    return GgufEntry(name, type_id, dtypes.f32, scheme, shape, nbytes, begin, header)
 
 
-def _expect_places(entries: Sequence[Entry], start: int, alignment: int, nbytes: int) -> None:
+def _expect_places(entries: Sequence[GgufEntry], start: int, alignment: int, nbytes: int) -> None:
     """Require that names differ and that tensors lie in the file, aligned, without overlaps.
 
     Raises:
         FormatError: They do not.
     """
 
-    def fault(entry: Entry, text: str) -> FormatError:
+    def fault(entry: GgufEntry, text: str) -> FormatError:
         return FormatError(f"gguf: {short(entry.name)} {text}", Fact("at byte", entry.header))
 
     names: set[str] = set()
