@@ -40,7 +40,7 @@ NUMBERS: Final[Mapping[int, np.dtype[Any]]] = {
     11: np.dtype("<i8"),
     12: np.dtype("<f8"),
 }
-"""TensorTypes of numbers in metadata."""
+"""Types of numbers in metadata."""
 BOOL: Final = 7
 STRING: Final = 8
 ARRAY: Final = 9
@@ -55,14 +55,14 @@ DTYPES: Final[Mapping[int, DType]] = {
     28: dtypes.f64,
     30: dtypes.bf16,
 }
-"""TensorTypes of tensors that are plain arrays."""
+"""Types of tensors that are plain arrays."""
 
 LAYOUT_KEYS: Final = ("general.alignment", "split.no", "split.count", "split.tensors.count")
 """Metadata that describe the files, not the model."""
 
 
 class TensorTypes:
-    """TensorTypes of tensors by number: plain arrays, and the schemes of all plugins."""
+    """Types of tensors by number: plain arrays, and the schemes of all plugins."""
 
     def __init__(self, host: PluginHost) -> None:
         self._host = host
