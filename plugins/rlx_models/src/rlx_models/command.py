@@ -1,4 +1,4 @@
-"""`rlx generate FOLDER TEXT`: continue a text with a checkpoint."""
+"""`rlx generate MODEL TEXT`: continue a text with a checkpoint or a GGUF file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import rlx_core as rlx
 from rlx_core.cli.session import CliSession
 from rlx_core.errors import ConfigError
 from rlx_models.generation import generate
+from rlx_models.gguf.tokenizer import tokenizer_of
 from rlx_models.loading import from_pretrained
 from rlx_models.tokenizers import load_tokenizer
 
@@ -37,7 +38,7 @@ class Continuation:
 def command(
     ctx: typer.Context,
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A checkpoint of a decoder, with its tokenizer.json.")
+        Path, typer.Argument(metavar="MODEL", help="A checkpoint folder with its tokenizer.json, or a .gguf file.")
     ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The prompt.")],
     max_new_tokens: Annotated[
@@ -88,17 +89,22 @@ def continue_text(
     """Return the continuation of a text by a checkpoint, up to the first of the texts in `stop`.
 
     Args:
+        folder: The checkpoint, or a GGUF file.
         options: Further arguments of `generate`.
 
     Raises:
         ConfigError: A text in `stop` is empty.
         PluginError: The package tokenizers is not installed.
-        FileError, FormatError: The tokenizer cannot be read.
+        FileError, FormatError, UnsupportedError: The tokenizer or the model cannot be read.
     """
     if not all(stop):
         raise ConfigError("generate: a stop text is empty", hint="--stop TEXT, or no --stop")
-    tokenizer = load_tokenizer(folder)
-    model = from_pretrained(folder)
+    if folder.suffix.lower() == ".gguf":
+        model = rlx.load(folder)
+        tokenizer = tokenizer_of(model.metadata)
+    else:
+        tokenizer = load_tokenizer(folder)
+        model = from_pretrained(folder)
     prompt = tokenizer.encode(text).ids
 
     def contains_stop(new: Sequence[int]) -> bool:

@@ -106,28 +106,37 @@ def native_architecture(config: Config, folder: Path, *, head: bool) -> tuple[st
         known = nearest(str(model_type), ARCHITECTURES) or f"supported are {', '.join(ARCHITECTURES)}"
         error.hint = f"{known}; from_pretrained(folder, reader='transformers') reads others with torch and transformers"
         raise error.with_fact(Fact("folder", folder))
-    architecture = _build(model_type, config)
+    architecture = build_architecture(model_type, config, "from_pretrained")
     if head and model_type in ENCODERS:
         architecture = with_head(model_type, config, architecture)
     elif head:
         reject_classifier(config)
     config.choice("quantization_config", None)
     if config.faults:
-        raise _unsupported_options(model_type, [*config.faults, Fact("folder", folder)])
+        raise unsupported_options("from_pretrained", model_type, [*config.faults, Fact("folder", folder)])
     return model_type, architecture
 
 
-def _build(model_type: str, config: Config) -> Architecture:
+def build_architecture(model_type: str, config: Config, caller: str) -> Architecture:
+    """Return the architecture of a model type; faults of single options are in the configuration.
+
+    Args:
+        caller: The function that messages begin with.
+
+    Raises:
+        UnsupportedError, FormatError: The values of the configuration do not fit each other.
+    """
     try:
         return ARCHITECTURES[model_type](config)
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
         if config.faults:
-            raise _unsupported_options(model_type, config.faults) from error
-        message = f"from_pretrained: config.json does not describe a {model_type} ({error!r:.100})"
+            raise unsupported_options(caller, model_type, config.faults) from error
+        source = "config.json does" if caller == "from_pretrained" else "the metadata do"
+        message = f"{caller}: {source} not describe a {model_type} ({error!r:.100})"
         raise FormatError(message) from error
 
 
-def _unsupported_options(model_type: str, faults: Iterable[Fact]) -> UnsupportedError:
+def unsupported_options(caller: str, model_type: str, faults: Iterable[Fact]) -> UnsupportedError:
     """Return the error of options; an option that was read several times has one fact."""
     unique = {str(fault): fault for fault in faults}
-    return UnsupportedError(f"from_pretrained: {model_type} with unsupported options", *unique.values())
+    return UnsupportedError(f"{caller}: {model_type} with unsupported options", *unique.values())

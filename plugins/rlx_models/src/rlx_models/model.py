@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from attrs import field, frozen
@@ -22,6 +22,7 @@ class PretrainedModel(rlx.Model):
         config: The options of `config.json`.
         generation_config: The options of `generation_config.json`, empty if there is no such file.
         reader: The name of the reader that made the architecture.
+        metadata: The metadata of a GGUF file, among them the tokenizer and the template of chats (`tokenizer.chat_template`).
         programs: Compiled programs of `generate`, with bound parameters, by name and target.
     """
 
@@ -30,6 +31,7 @@ class PretrainedModel(rlx.Model):
     config: dict[str, Any] = field(repr=False)
     generation_config: dict[str, Any] = field(repr=False)
     reader: str = "rlx"
+    metadata: Mapping[str, Any] = field(factory=dict, repr=False)
     programs: dict[tuple[str, str | None], CompiledFunction[..., Any]] = field(factory=dict, init=False, repr=False)
 
     @property

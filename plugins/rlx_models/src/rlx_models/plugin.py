@@ -1,6 +1,6 @@
 """Contributions of this package to rlx. Importing this module imports none of the architectures."""
 
-from rlx_core.contributions import CommandSpec, FunctionSpec
+from rlx_core.contributions import CommandSpec, FunctionSpec, ImporterSpec
 from rlx_core.hooks import hookimpl
 
 
@@ -13,6 +13,11 @@ def rlx_functions() -> list[FunctionSpec]:
             summary="An rlx.Model of a checkpoint in a folder.",
         ),
     ]
+
+
+@hookimpl
+def rlx_importers() -> list[ImporterSpec]:
+    return [ImporterSpec("models.gguf", "rlx_models.gguf.model:import_file", suffixes=[".gguf"])]
 
 
 @hookimpl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rlx_core.errors import Fact, FileError, FormatError, PluginError
 
@@ -24,12 +24,11 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int], /) -> str: ...
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """Return the tokenizer of a checkpoint.
+def import_tokenizers() -> Any:
+    """Return the package tokenizers.
 
     Raises:
-        PluginError: The package tokenizers is not installed.
-        FileError, FormatError: `tokenizer.json` is missing or invalid.
+        PluginError: It is not installed.
     """
     try:
         import tokenizers
@@ -37,6 +36,17 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         raise PluginError(
             "generate: the package tokenizers is not installed", hint="python -m pip install 'rlx-models[text]'"
         ) from None
+    return tokenizers
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Return the tokenizer of a checkpoint.
+
+    Raises:
+        PluginError: The package tokenizers is not installed.
+        FileError, FormatError: `tokenizer.json` is missing or invalid.
+    """
+    tokenizers = import_tokenizers()
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise FileError("generate: the folder has no tokenizer.json", Fact("folder", folder))

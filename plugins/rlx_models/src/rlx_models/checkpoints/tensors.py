@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,19 @@ from rlx_models.checkpoints.folder import read_json
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of the tensors of an architecture by name."""
+
+
+class CheckpointTensor(Protocol):
+    """What the check of a tensor reads."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+
+T = TypeVar("T", bound=CheckpointTensor)
 
 PICKLE_HINT: Final = (
     "a pickle runs code when it is read; safetensors.torch.save_file(torch.load(file, weights_only=True), "
@@ -67,20 +80,23 @@ def _load_file(folder: Path, name: str) -> dict[str, np.ndarray]:
 
 def check_tensors(
     model_type: str,
-    tensors: Mapping[str, np.ndarray],
+    tensors: Mapping[str, T],
     shapes: Shapes,
     prefix: str,
     unused: tuple[str, ...],
     optional: tuple[str, ...] = (),
-) -> dict[str, np.ndarray]:
+    *,
+    caller: str = "from_pretrained",
+) -> dict[str, T]:
     """Return the tensors of an architecture by its own names.
 
     Args:
-        tensors: Tensors of the checkpoint.
+        tensors: Tensors of the checkpoint, with a shape and a dtype each.
         shapes: Expected tensors.
         prefix: Removed from the names of the checkpoint that begin with it.
         unused: Prefixes and suffixes of other permitted names: heads and buffers that the architecture does not read.
         optional: Names that may be missing.
+        caller: The function that messages begin with.
 
     Raises:
         FormatError: Tensors are missing, misshapen, not floating-point or unknown; the error lists them.
@@ -107,12 +123,12 @@ def check_tensors(
         *(Fact(name, "is unknown") for name in unknown),
     ]
     if facts:
-        raise mismatch_error(f"the architecture {model_type}", facts)
+        raise mismatch_error(f"the architecture {model_type}", facts, caller)
     return {name: by_name[name] for name in present}
 
 
-def mismatch_error(what: str, facts: list[Fact]) -> FormatError:
+def mismatch_error(what: str, facts: list[Fact], caller: str = "from_pretrained") -> FormatError:
     """Return the error of tensors that do not fit an architecture or a module."""
     count = f"{len(facts)} tensors do" if len(facts) > 1 else "a tensor does"
     more = [Fact("more", len(facts) - MAX_FACTS)] if len(facts) > MAX_FACTS else []
-    return FormatError(f"from_pretrained: {count} not fit {what}", *facts[:MAX_FACTS], *more)
+    return FormatError(f"{caller}: {count} not fit {what}", *facts[:MAX_FACTS], *more)

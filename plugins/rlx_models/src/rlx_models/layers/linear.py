@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_core.quantization import QuantizedArray
 
 Parameters = Mapping[str, Any]
 """Tensors by name."""
@@ -23,12 +24,17 @@ ACTIVATIONS: Final[dict[str, Callable[[Any], Any]]] = {
 """Activations by their names in configurations."""
 
 
+def dense(weight: Any) -> Any:
+    """Return an array: a quantised one is decoded, which products and lookups do where they read it."""
+    return weight.dequantize() if isinstance(weight, QuantizedArray) else weight
+
+
 def linear(parameters: Parameters, name: str, x: Any, *, is_transposed: bool = False) -> Any:
     """Return the linear layer `name` of `x`, with a bias if the parameters have one.
 
     Weights are `[outputs, inputs]` as in `torch.nn.Linear`, or `[inputs, outputs]` if `is_transposed`.
     """
-    weight = parameters[f"{name}.weight"]
+    weight = dense(parameters[f"{name}.weight"])
     product = x @ (weight if is_transposed else rlx.matrix_transpose(weight))
     return product + parameters[f"{name}.bias"] if f"{name}.bias" in parameters else product
 

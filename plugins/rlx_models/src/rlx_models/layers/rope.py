@@ -16,7 +16,7 @@ from rlx_core import nn
 from rlx_core.errors import Fact
 from rlx_models.checkpoints import Config
 
-ROPE_TYPES: Final = ("default", "linear", "llama3", "yarn")
+ROPE_TYPES: Final = ("default", "linear", "llama3", "yarn", "divided")
 
 
 def rotary(
@@ -56,6 +56,7 @@ def rope_tables(
 
     `linear` divides every frequency by a factor. `llama3` divides low frequencies, keeps high ones, and interpolates between
     them (Llama 3.1). `yarn` does so by the index of a pair, and scales the tables by `attention_factor`.
+    `divided` divides each by a number of its own, as GGUF files of Llama 3.1 state it.
 
     Args:
         rotated: The number of leading features of a head that are rotated; by default all.
@@ -73,6 +74,8 @@ def rope_tables(
     frequencies = base ** (-np.arange(0, n, 2) / n)
     if rope_type == "linear":
         frequencies = frequencies / options.number("factor", 1.0)
+    if rope_type == "divided":
+        frequencies = frequencies / np.array(options.numbers("divisors", (1.0,) * len(frequencies)))
     if rope_type == "llama3":
         factor, low, high = (
             options.number(n, d) for n, d in (("factor", 8.0), ("low_freq_factor", 1.0), ("high_freq_factor", 4.0))

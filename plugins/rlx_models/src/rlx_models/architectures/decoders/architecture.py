@@ -19,7 +19,7 @@ from rlx_models.architectures.decoders.recurrent import States, StateShape, toke
 from rlx_models.architectures.decoders.spec import DecoderSpec
 from rlx_models.checkpoints import Config
 from rlx_models.layers.attention import CachedAttention, CausalAttention
-from rlx_models.layers.linear import Parameters, linear
+from rlx_models.layers.linear import Parameters, dense, linear
 
 UNUSED: Final = (
     "attn.bias",
@@ -48,7 +48,7 @@ class LogitsHead:
     softcap: float | None = None
 
     def __call__(self, parameters: Parameters, h: Any) -> Any:
-        x = h @ rlx.matrix_transpose(parameters[self.weight])
+        x = h @ rlx.matrix_transpose(dense(parameters[self.weight]))
         x = x if self.bias is None else x + parameters[self.bias]
         x = x if self.multiplier == 1.0 else x * self.multiplier
         return x if self.softcap is None else rlx.tanh(x / self.softcap) * self.softcap
@@ -101,7 +101,7 @@ class DecoderModel:
     def hidden_states(self, parameters: Parameters, input_ids: Any, attention: DecoderAttention, states: States) -> Any:
         """Return the last hidden states, f32[batch, length, embedding_size]."""
         spec, has_projections = self.spec, self.embedding_size != self.layer.hidden_size
-        h = self.layer.scaled("embedding", nn.embedding(input_ids, parameters[f"{spec.embedding}.weight"]))
+        h = self.layer.scaled("embedding", nn.embedding(input_ids, dense(parameters[f"{spec.embedding}.weight"])))
         h = linear(parameters, "project_in", h) if has_projections else h
         if spec.position_table is not None:
             table = parameters[f"{spec.position_table.name}.weight"]

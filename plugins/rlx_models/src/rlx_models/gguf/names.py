@@ -1,0 +1,107 @@
+"""Names in GGUF files, by architecture: keys of the metadata, and tensors, with the names of checkpoints for them.
+
+Source:
+    gguf/constants.py of the package gguf 0.19, and convert_hf_to_gguf.py of github.com/ggml-org/llama.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import field, frozen
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "vocab_size": "vocab_size",
+    "block_count": "num_hidden_layers",
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "context_length": "max_position_embeddings",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "attention.sliding_window": "sliding_window",
+    "rope.freq_base": "rope_theta",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+"""Options of `config.json` by the keys of the metadata, which begin with the architecture."""
+
+ROPE_OPTIONS: Final[Mapping[str, str]] = {
+    "rope.scaling.type": "rope_type",
+    "rope.scaling.factor": "factor",
+    "rope.scaling.original_context_length": "original_max_position_embeddings",
+    "rope.scaling.yarn_beta_fast": "beta_fast",
+    "rope.scaling.yarn_beta_slow": "beta_slow",
+}
+"""Options of `rope_parameters`."""
+
+TENSORS: Final[Mapping[str, str]] = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
+LAYER_TENSORS: Final[Mapping[str, str]] = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""Tensors of a layer, by the name between `blk.N.` and `.weight` or `.bias`."""
+
+LAYER_NAME: Final = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
+ROPE_DIVISORS: Final = "rope_freqs.weight"
+"""Divisors of the frequencies of rope (Llama 3.1), which the metadata do not describe."""
+
+
+@frozen(kw_only=True)
+class GgufArchitecture:
+    """How files of an architecture differ from checkpoints of a model type.
+
+    Attributes:
+        model_type: The model type.
+        layer_tensors: Tensors of a layer, in addition to `LAYER_TENSORS` or in place of some.
+        has_paired_rows: Whether the rows of queries and keys are ordered for interleaved rotation: rows 2i and 2i + 1 of a head
+            are rows i and i + n/2 of the checkpoint.
+        norm_offset: What was added to the weights of norms.
+    """
+
+    model_type: str
+    layer_tensors: Mapping[str, str] = field(factory=dict)
+    has_paired_rows: bool = False
+    norm_offset: float = 0.0
+
+    def tensor_name(self, name: str) -> str | None:
+        """Return the name in checkpoints, without the prefix `model.`; `None` for a tensor that they do not have."""
+        part, _, suffix = name.rpartition(".")
+        if part in TENSORS and suffix == "weight":
+            return f"{TENSORS[part]}.weight"
+        match = LAYER_NAME.fullmatch(name)
+        if match is None:
+            return None
+        layer, part, suffix = match.groups()
+        known = self.layer_tensors.get(part, LAYER_TENSORS.get(part))
+        return None if known is None else f"layers.{layer}.{known}.{suffix}"
+
+
+GEMMA2_NORMS: Final = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+ARCHITECTURES: Final[Mapping[str, GgufArchitecture]] = {
+    "llama": GgufArchitecture(model_type="llama", has_paired_rows=True),
+    "qwen2": GgufArchitecture(model_type="qwen2"),
+    "qwen3": GgufArchitecture(model_type="qwen3"),
+    "gemma": GgufArchitecture(model_type="gemma", norm_offset=1.0),
+    "gemma2": GgufArchitecture(model_type="gemma2", norm_offset=1.0, layer_tensors=GEMMA2_NORMS),
+    "phi3": GgufArchitecture(
+        model_type="phi3", layer_tensors={"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
+    ),
+}
+"""The architectures that `rlx.load` reads, by `general.architecture`."""
