@@ -53,8 +53,8 @@ def fake_quantize(
         is_training: Whether an average is updated.
 
     Returns:
-        y like x; the scale, f32 or f64, `[]` or `[n]`, at least 1e-12; and the next state, which is the one that was passed unless an
-        average is updated.
+        y like x; the scale, f32 or f64, `[]` or `[n]`, at least 1e-12; and the next state: `state` itself, unless an average
+        is updated.
 
     Raises:
         DtypeError: x is no array of floats.

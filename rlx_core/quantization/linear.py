@@ -43,7 +43,7 @@ def quantize_linear(
 
     Raises:
         ShapeError: Scales or zero points have another shape.
-        DtypeError: The dtype is none of these.
+        DtypeError: The dtype is another.
 
     >>> rlx.quantization.quantize_linear(np.float32([0.25, 0.75, 9]), 0.5, 1, dtype="u8").tolist()
     [1, 3, 19]
@@ -101,7 +101,7 @@ def expect_codes(what: str, dtype: DTypeLike) -> DType:
     """Return a dtype of codes.
 
     Raises:
-        DtypeError: It is none.
+        DtypeError: It is another one.
     """
     result = dtype_of(dtype)
     if result not in CODES:
