@@ -25,7 +25,7 @@ Params = dict[str, Any]
 
 
 def data(*, is_inverted: bool, seed: int = 0) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """(images f32[n, 64], labels i64[n]) for training, and the same for a held-out fifth; upside down if inverted."""
+    """(images f32[n, 64], labels i64[n]) for training, and the same for tests; upside down if inverted."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(labels))
     images, labels = (images[order] / 16).astype(np.float32), labels[order].astype(np.int64)
