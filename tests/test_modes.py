@@ -12,7 +12,7 @@ import pytest
 from public_calls import X, functions, required_arguments
 
 import rlx_core as rlx
-from rlx_core import nn
+from rlx_core import nn, quantization
 from rlx_core.errors import RlxError
 from rlx_core.ir.graph import ops_inside
 from rlx_core.testing.special_points import same_bits
@@ -74,6 +74,25 @@ CALLS: Final[dict[str, Callable[[Any], Any]]] = {
     "rlx.tile": lambda x: rlx.tile(x, (2, 1)),
     "rlx.top_k": lambda x: rlx.top_k(x, 2),
     "rlx.view_as_complex": lambda x: rlx.view_as_complex(rlx.reshape(x, (3, 2, 2))),
+    "quantization.quantize_linear": lambda x: quantization.quantize_linear(x, 0.1, 3, dtype="u8"),
+    "quantization.dequantize_linear": lambda x: quantization.dequantize_linear(rlx.astype(x * 9, "i8"), 0.1, 3),
+    "quantization.fake_quantize": lambda x: quantization.fake_quantize(x, 0.01, mode="fixed", bits=4)[:2],
+    "quantization.fake_quantize of an average": lambda x: quantization.fake_quantize(x, 0.01, mode="average"),
+    "quantization.learned_scale_quantize": lambda x: quantization.learned_scale_quantize(x, x[:, 0], bits=4, axis=0),
+    "quantization.quantized_matmul": lambda x: quantization.quantized_matmul(
+        rlx.astype(x * 99, "i8"),
+        np.arange(8, dtype=np.uint8).reshape(4, 2),
+        x_zero_point=3,
+        w_zero_point=4,
+        multiplier=0.1,
+    ),
+    "quantization.quantized_conv": lambda x: quantization.quantized_conv(
+        rlx.astype(image(x) * 99, "i8"),
+        np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2),
+        x_zero_point=3,
+        multiplier=0.1,
+        padding=1,
+    ),
     "nn.avg_pool": lambda x: nn.avg_pool(image(x), 2),
     "nn.conv": lambda x: nn.conv(image(x), np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 2, 2)),
     "nn.cross_entropy": lambda x: nn.cross_entropy(x, np.int32([0, 3, 1])),

@@ -218,11 +218,11 @@ ELSEWHERE: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(
         ("quantize", "dequantize", "quantize_per_tensor"),
-        "rlx.quantization.quantize(weight, scheme); other arrays: rlx.clip(rlx.round(x / scale), -128, 127), then rlx.astype",
+        "weights: rlx.quantization.quantize(weight, scheme); other arrays: rlx.quantization.quantize_linear(x, scale)",
     ),
     **dict.fromkeys(
-        ("fake_quantize",),
-        "there is no function for it: rlx.straight_through(rlx.round(x / scale) * scale, x) has the gradient of x",
+        ("fake_quantize", "fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine"),
+        "rlx.quantization.fake_quantize(x), or learned_scale_quantize of the same module",
     ),
     "config": "options are arguments: rlx.jit(f, config={...})",
     "enable_x64": "64-bit arrays stay 64-bit: there is nothing to enable",

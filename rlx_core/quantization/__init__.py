@@ -2,6 +2,9 @@
 
 A quantised array consists of ordinary arrays (codes, scales) and a scheme, which states how values follow from them. Plugins add
 schemes (hook `rlx_schemes`).
+
+Codes with scales, as in ONNX: `quantize_linear`, `dequantize_linear`, and the products `quantized_matmul` and
+`quantized_conv`. Training: `fake_quantize` and `learned_scale_quantize`.
 """
 
 from typing import Any
@@ -9,8 +12,22 @@ from typing import Any
 from rlx_core.ir.schemes import Scheme, SchemeField
 from rlx_core.public import absent
 from rlx_core.quantization.array import QuantizedArray, quantize
+from rlx_core.quantization.fake import fake_quantize, learned_scale_quantize
+from rlx_core.quantization.linear import dequantize_linear, quantize_linear
+from rlx_core.quantization.products import quantized_conv, quantized_matmul
 
-__all__ = ["QuantizedArray", "Scheme", "SchemeField", "quantize"]
+__all__ = [
+    "QuantizedArray",
+    "Scheme",
+    "SchemeField",
+    "dequantize_linear",
+    "fake_quantize",
+    "learned_scale_quantize",
+    "quantize",
+    "quantize_linear",
+    "quantized_conv",
+    "quantized_matmul",
+]
 
 
 def __getattr__(name: str) -> Any:

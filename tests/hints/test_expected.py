@@ -66,7 +66,7 @@ def test_every_op_that_is_listed_is_found_in_python_or_said_where() -> None:
         (rlx, "sharding", "there is no sharding"),
         (rlx, "pmap", "rlx.vmap maps over an axis"),
         (rlx, "float8_e4m3fn", "there is no such element type"),
-        (rlx, "quantize", "rlx.round(x / scale)"),
+        (rlx, "quantize", "rlx.quantization.quantize_linear(x, scale)"),
         (rlx, "config", "options are arguments"),
         (rlx, "array", "rlx.asarray"),
         (rlx, "ragged_dot", "where ragged_dot takes sizes of groups"),
