@@ -56,9 +56,9 @@ class Isa:
 
     @property
     def multiplies_i16_pairs(self) -> str | None:
-        """The intrinsic that multiplies two vectors of pairs of i16 and adds the products of each pair in an i32, if there is one.
+        """The intrinsic that multiplies two vectors of pairs of i16 and adds both products of a pair in an i32, if there is one.
 
-        LLVM makes one instruction of it and of the sum that follows where the processor has VNNI.
+        Where the processor has VNNI, LLVM makes one instruction of it and of the sum that follows if that is as fast.
         """
         if self.arch != "x86_64":
             return None

@@ -25,7 +25,7 @@ PAIRED_INTEGERS: Final = (i8, u8, i16)
 
 
 def sums_of(factors: DType, result: DType) -> DType:
-    """Return the dtype of the sums of a product: i32 for integers that are multiplied in pairs, of which fewer bits are stored."""
+    """Return the dtype of the sums of a product: i32 for integers that are multiplied in pairs, also if fewer bits are stored."""
     return i32 if factors in PAIRED_INTEGERS and result.itemsize <= i32.itemsize else result.accumulator
 
 
