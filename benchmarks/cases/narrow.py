@@ -51,8 +51,8 @@ def program(kind: str, m: int, data: Data, config: Mapping[str, Any] | None = No
         return x @ KINDS[kind](params)
 
     params = {name: data[name] for name in data if name != "x"}
-    of = "i8" if kind == INTEGERS else "f32"
-    compiled = rlx.compile(product, params, rlx.spec(f"{of}[{m}, {SIZE}]"), config=config)
+    element = "i8" if kind == INTEGERS else "f32"
+    compiled = rlx.compile(product, params, rlx.spec(f"{element}[{m}, {SIZE}]"), config=config)
     return Program(lambda: compiled(data["x"]), lambda: [compiled(data["x"])])
 
 
