@@ -1,4 +1,4 @@
-"""Products with bound weights of f32, f16, bf16, i8 and 4 bits: f32 is the baseline of the others."""
+"""Products with bound weights of f32, f16, bf16, i8 and 4 bits, and of i8 by i8: f32 is the baseline of the others."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from benchmarks.case import Case, Data, Program
 from rlx_core.ir.dtypes import dtype
 
 SIZE, BLOCK = 2048, 32
+INTEGERS = "i8xi8"
+"""Both factors of i8, and sums of i32."""
+
 SHIFTS = np.array([0, 4], np.uint8)[:, None]
 
 
@@ -32,7 +35,7 @@ def weights(kind: str) -> dict[str, np.ndarray]:
         codes = rng.integers(0, 256, (SIZE // 2, SIZE)).astype(np.uint8)
         return {"codes": codes, "scales": rng.standard_normal((SIZE // BLOCK, SIZE)).astype(np.float32)}
     numbers = rng.integers(-127, 128, (SIZE, SIZE))
-    return {"w": numbers.astype(dtype(kind).numpy)}
+    return {"w": numbers.astype(np.int8 if kind == INTEGERS else dtype(kind).numpy)}
 
 
 KINDS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -43,16 +46,22 @@ KINDS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 def program(kind: str, m: int, data: Data, config: Mapping[str, Any] | None = None) -> Program:
     def product(params: Mapping[str, Any], x: Any) -> Any:
+        if kind == INTEGERS:
+            return rlx.matmul(x, params["w"], acc_dtype=rlx.i32)
         return x @ KINDS[kind](params)
 
     params = {name: data[name] for name in data if name != "x"}
-    compiled = rlx.compile(product, params, rlx.spec(f"f32[{m}, {SIZE}]"), config=config)
+    element = "i8" if kind == INTEGERS else "f32"
+    compiled = rlx.compile(product, params, rlx.spec(f"{element}[{m}, {SIZE}]"), config=config)
     return Program(lambda: compiled(data["x"]), lambda: [compiled(data["x"])])
 
 
 def case(kind: str, m: int) -> Case:
     def data() -> Data:
-        return {"x": np.random.default_rng(1).standard_normal((m, SIZE)).astype(np.float32), **weights(kind)}
+        rng = np.random.default_rng(1)
+        if kind == INTEGERS:
+            return {"x": rng.integers(-128, 128, (m, SIZE)).astype(np.int8), **weights(kind)}
+        return {"x": rng.standard_normal((m, SIZE)).astype(np.float32), **weights(kind)}
 
     return Case(
         f"narrow-{kind}-{m}", "narrow", data, lambda d: program(kind, m, d),
@@ -61,4 +70,4 @@ def case(kind: str, m: int) -> Case:
     )  # fmt: skip
 
 
-CASES = tuple(case(kind, m) for m in (1, 16, 128) for kind in KINDS)
+CASES = tuple(case(kind, m) for m in (1, 16, 128) for kind in (*KINDS, INTEGERS))

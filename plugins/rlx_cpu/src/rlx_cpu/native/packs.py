@@ -37,17 +37,17 @@ def panels(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None
 
 
 def pairs(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
-    """`[..., k, n]` of 16-bit elements as panels of 32-bit words, each with two neighbours along k; an odd last one meets 0.
+    """`[..., k, n]` of 8 or 16 bits as panels of words of two neighbours along k; an odd last one meets 0.
 
     Args:
         matrix: As for `panels`; the other arguments too.
     """
     k, n = matrix.shape[-2:]
-    words = np.zeros((*matrix.shape[:-2], -(-k // 2), n, 2), np.uint16)
-    bits = matrix.view(np.uint16)
+    bits = matrix.view(f"u{matrix.itemsize}")
+    words = np.zeros((*matrix.shape[:-2], -(-k // 2), n, 2), bits.dtype)
     words[..., 0] = bits[..., 0::2, :]
     words[..., : k // 2, :, 1] = bits[..., 1::2, :]
-    panels(words.view(np.uint32)[..., 0], widths, out)
+    panels(words.view(f"u{2 * matrix.itemsize}")[..., 0], widths, out)
 
 
 FORMS: Final[Mapping[str, Form]] = MappingProxyType({"panels": panels, "pairs": pairs})

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from harness import EVERY_WIDTH, kernel
+from hosts import HOSTS, Row, made_for
 
-from rlx_core.ir.dtypes import dtype, i32, i64
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.ir.dtypes import DType, dtype, i8, i32, i64, u32
+from rlx_core.ir.graph import Builder
+from rlx_core.ir.types import TensorType
 from rlx_core.ops.linalg import MatMul
-from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.products.gemm_integer import integer_matmul
+from rlx_cpu.native.contract import Emit
+from rlx_cpu.native.llvm.isa import Isa, available
+from rlx_cpu.native.llvm.optimise import assembly, new_module
+from rlx_cpu.native.products.gemm_integer import integer_matmul, integer_matmul_pairs
 
+EVERY_HOST = pytest.mark.parametrize("row", HOSTS, ids=lambda row: row.name)
 INTEGER_DTYPES = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
+PAIRED = ["i8", "u8", "i16"]
+
+
+def emitter(of: str, wider: DType | None = None) -> Emit:
+    return integer_matmul_pairs if of in PAIRED and (wider or i32).itemsize <= 4 else integer_matmul
+
+
+def anything(of: str, shape: tuple[int, ...]) -> np.ndarray:
+    limits = np.iinfo(dtype(of).numpy)
+    return np.random.default_rng(17).integers(limits.min, limits.max, shape, dtype(of).numpy, endpoint=True)
+
+
+def product(a: np.ndarray, b: np.ndarray, wide: DType) -> np.ndarray:
+    """The product modulo 2^bits."""
+    with np.errstate(over="ignore"):
+        return a.astype(np.int64).astype(wide.numpy) @ b.astype(np.int64).astype(wide.numpy)
 
 
 @EVERY_WIDTH
@@ -31,7 +55,7 @@ def test_integer_products_wrap_in_their_own_width(isa: Isa, of: str) -> None:
     ):
         a, b = (rng.integers(limits.min, limits.max, shape, of_numpy, endpoint=True) for shape in ((m, k), (n, k)))
         b = b.T if is_transposed else np.ascontiguousarray(b.T)
-        made = kernel(integer_matmul, MatMul(), [a, b], isa)
+        made = kernel(emitter(of), MatMul(), [a, b], isa)
         with np.errstate(over="ignore"):
             expected = a @ b
         for threads in (1, 3):
@@ -39,10 +63,89 @@ def test_integer_products_wrap_in_their_own_width(isa: Isa, of: str) -> None:
 
 
 @EVERY_WIDTH
-@pytest.mark.parametrize(("of", "wider"), [("i8", i32), ("u8", i32), ("i32", i64)])
+@pytest.mark.parametrize(("of", "wider"), [("i8", i32), ("u8", i32), ("i16", u32), ("i8", i64), ("i32", i64)])
 def test_integer_products_may_be_summed_in_a_wider_dtype(isa: Isa, of: str, wider: Any) -> None:
     rng = np.random.default_rng(18)
     limits = np.iinfo(dtype(of).numpy)
     a, b = (rng.integers(limits.min, limits.max, shape, dtype(of).numpy) for shape in ((2, 3, 9, 31), (3, 31, 21)))
-    (found,) = kernel(integer_matmul, MatMul(acc_dtype=wider), [a, b], isa)(a, b)
+    (found,) = kernel(emitter(of, wider), MatMul(acc_dtype=wider), [a, b], isa)(a, b)
     assert np.array_equal(found, a.astype(wider.numpy) @ b.astype(wider.numpy))
+
+
+def spread(x: np.ndarray) -> np.ndarray:
+    """The same with every third row and every second column of a larger array."""
+    larger = np.zeros((3 * x.shape[0], 2 * x.shape[1]), x.dtype)
+    larger[::3, ::2] = x
+    return larger[::3, ::2]
+
+
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "dense": np.ascontiguousarray,
+    "transposed": np.asfortranarray,
+    "spread": spread,
+    "reversed": lambda x: np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1],
+}
+
+
+@EVERY_WIDTH
+@pytest.mark.parametrize("of", PAIRED)
+def test_pairs_of_every_small_size_and_layout(isa: Isa, of: str) -> None:
+    for number, size in enumerate(range(1, 21)):
+        m, n, k = size, 21 - size, 7 * size % 20 + 1
+        left, right = (list(LAYOUTS.values())[(number + turn) % len(LAYOUTS)] for turn in (0, number // 4))
+        a, b = left(anything(of, (m, k))), right(anything(of, (k, n)))
+        for bound in ((), (1,)):
+            made = kernel(integer_matmul_pairs, MatMul(acc_dtype=i32), [a, b], isa, bound=bound)
+            (found,) = made(a, b)
+            assert np.array_equal(found, product(a, b, i32)), (m, n, k, bound)
+
+
+@EVERY_WIDTH
+@pytest.mark.parametrize("of", PAIRED)
+def test_pairs_in_blocks_of_terms(isa: Isa, of: str) -> None:
+    """Sums that wait in the result, or elsewhere where that is narrower, for the next block of K; panels of all kinds."""
+    for m, n, k, bound, layout in (
+        (13, 40, 2501, (), "transposed"),
+        (13, 40, 2501, (1,), "dense"),
+        (33, 17, 1300, (), "dense"),
+    ):
+        a, b = anything(of, (m, k)), LAYOUTS[layout](anything(of, (k, n)))
+        for wide in (i32, u32, dtype(of)):
+            op = MatMul(acc_dtype=None if wide is dtype(of) else wide)
+            made = kernel(integer_matmul_pairs, op, [a, b], isa, bound=bound)
+            for threads in (1, 3):
+                assert np.array_equal(made(a, b, threads=threads)[0], product(a, b, wide)), (m, n, k, wide)
+
+
+@EVERY_WIDTH
+@pytest.mark.parametrize(("of", "number"), [("i8", -128), ("u8", 255), ("i16", -32768), ("i16", 32767)])
+def test_sums_of_extreme_numbers_wrap(isa: Isa, of: str, number: int) -> None:
+    """Nothing saturates: 200,000 products of the largest numbers leave 32 bits, and one pair of i16 does."""
+    for k in (2, 3, 200_000):
+        a, b = np.full((2, k), number, dtype(of).numpy), np.full((k, 9), number, dtype(of).numpy)
+        (found,) = kernel(integer_matmul_pairs, MatMul(acc_dtype=i32), [a, b], isa, bound=(1,))(a, b)
+        expected = (k * number * number + (1 << 31)) % (1 << 32) - (1 << 31)
+        assert (found == expected).all()
+
+
+def test_a_bound_operand_of_bytes_is_packed_in_bytes() -> None:
+    a, b = anything("i8", (3, 64)), anything("i8", (64, 48))
+    isa = available()[0]
+    (pack,) = kernel(integer_matmul_pairs, MatMul(acc_dtype=i32), [a, b], isa, bound=(1,)).emitted.packs
+    assert (pack.form, pack.nbytes) == ("pairs", 64 * 48)
+
+
+@EVERY_HOST
+def test_instructions_of_pairs(row: Row) -> None:
+    """One instruction for a pair of i16 on x86; LLVM uses the one that adds as well where the processor has VNNI."""
+    with made_for(row) as isa:
+        types = [TensorType(i8, (37, 64)), TensorType(i8, (64, 100))]
+        builder = Builder()
+        node = builder.emit(MatMul(acc_dtype=i32), [builder.input(f"x{i}", t) for i, t in enumerate(types)])[0].node
+        module = new_module("kernel", isa)
+        layout = Layout(tuple(map(Place.dense, types)), tuple(map(Place.dense, node.types)))
+        integer_matmul_pairs(module, node, layout, isa, "kernel")
+        text = assembly(module, isa)
+    has_vnni = "avx512vnni" in row.host.features
+    wanted = "mla" if isa.arch == "aarch64" else "vpdpwssd" if has_vnni else "pmaddwd"
+    assert wanted in text

@@ -95,7 +95,7 @@ class Simd:
     Args:
         module: Module in which intrinsics are declared.
         isa: Decides how many lanes a vector has.
-        dtype: f32 or f64.
+        dtype: f32 or f64, or an integer for products.
     """
 
     def __init__(self, module: ir.Module, isa: Isa, dtype: DType) -> None:
@@ -187,6 +187,10 @@ class Simd:
     def multiply_add(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, z: ir.LlvmValue) -> ir.LlvmValue:
         """`x * y + z`, rounded once where the machine can."""
         return intrinsic(b, "llvm.fmuladd", x, y, z)
+
+    def add(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
+        """`x + y`, modulo 2^bits for integers."""
+        return b.add(x, y) if self.dtype.is_integer else b.fadd(x, y)
 
     def maximum(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
         """The larger of two; `y` where `x` is NaN, `x` where `y` is."""

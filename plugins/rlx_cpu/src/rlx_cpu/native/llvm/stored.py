@@ -25,7 +25,8 @@ class Stored:
 
     Attributes:
         simd: The registers.
-        dtype: A float dtype that `simd.dtype` holds exactly, or bool, which is only read.
+        dtype: A float dtype that `simd.dtype` holds exactly, or bool, which is only read; or, for sums of integers, an integer
+            of at most as many bits, which is written modulo 2^bits.
     """
 
     simd: Simd
@@ -47,7 +48,7 @@ class Stored:
         return self.dtype is self.simd.dtype
 
     def load_scalar(self, b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
-        return self._widened(b, b.load(place, typ=self._element, align=self.itemsize))
+        return self._widened(b, b.load(place, typ=self.element, align=self.itemsize))
 
     def load(
         self,
@@ -69,7 +70,7 @@ class Stored:
         count: int | None = None,
     ) -> ir.LlvmValue:
         """The same as memory has it."""
-        kind = ir.VectorType(self._element, count or self.simd.lanes)
+        kind = ir.VectorType(self.element, count or self.simd.lanes)
         return load_lanes(b, place, kind, align or self.itemsize, mask)
 
     def store(
@@ -99,7 +100,7 @@ class Stored:
     # -------------------------------------------------------------------------------- conversions
 
     @property
-    def _element(self) -> Any:
+    def element(self) -> Any:
         """The type of memory accesses: an integer for any 16-bit dtype, and a byte for a bool."""
         return I8 if self.dtype is bool_ else I16 if self.dtype.is_narrow else register_type(self.dtype)
 
@@ -119,6 +120,9 @@ class Stored:
     def _narrowed(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
         if self.is_same:
             return value
+        if self.dtype.is_integer:
+            is_as_wide = self.dtype.itemsize == self.simd.itemsize
+            return value if is_as_wide else b.trunc(value, self._like(value, self.element))
         assert self.dtype.is_narrow, "results are stored in the dtype of the sums, or in 16 bits of f32"
         assert self.simd.dtype is f32, "16 bits are f32 in registers"
         narrow = narrowed(b, self.dtype, value, self.simd.isa)

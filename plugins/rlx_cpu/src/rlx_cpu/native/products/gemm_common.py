@@ -146,7 +146,7 @@ def plan_of(kind: GemmKind, module: ir.Module) -> ProductPlan:
         lines=_axes("line", kind.lines), runs=_axes("run", int(kind.has_runs)),
         result_lines=_axes("result_line", kind.result_lines),
     )  # fmt: skip
-    words = Words.of(module, kind.isa, kind.factors, kind.dtype.accumulator)
+    words = Words.of_product(module, kind.isa, kind.factors, kind.dtype)
     rows, panels = unknown_cut("rows", is_in_lines=bool(kind.lines)), unknown_cut("panels")
     blocks = Blocks(rows, panels, unknown("depth"), unknown("row_tiles"), unknown("panel_group"), words.simd.lanes)
     sources = OperandSources("ahead", "direct", owns_rows=False, sharers=unknown("sharers"))

@@ -86,7 +86,11 @@ class GemmEmitter:
                 else plan.blocks.depth * plan.words.per_word,
                 "panels": plan.panels,
                 **({"rows": plan.rows} if plan.rows != "direct" else {}),
-                **({"products": "pairs of bf16"} if plan.words.is_pair else {}),
+                **(
+                    {"products": "pairs of i16" if plan.words.is_integer else "pairs of bf16"}
+                    if plan.words.is_pair
+                    else {}
+                ),
                 **({} if p.load is None else {"load": str(p.load)}),
             },
         )
@@ -163,6 +167,7 @@ class GemmEmitter:
                         words.stored.itemsize if is_direct else plan.vector_nbytes,
                         is_masked=is_partial and is_direct,
                         makes_words=plan.makes_words,
+                        is_packed=not is_direct,
                     ),
                     result=ResultTile(
                         plan.result,

@@ -1,7 +1,9 @@
-"""Products of integers: tiles of a few rows by one vector of columns, sums modulo 2^bits in the dtype of the result.
+"""Products of integers, modulo 2^bits of the result.
 
-Wrapping sums are the same in any order, so nothing is packed and K is not blocked; operands of any strides are read where they
-lie, a vector at a time where the columns of B are neighbours.
+i8, u8 and i16 with sums of at most 32 bits are multiplied as floats are, by register tiles over packed panels of pairs of i16
+(`llvm.words`). Other integers are multiplied by tiles of a few rows by one vector of columns: wrapping sums are the same in any
+order, so nothing is packed and K is not blocked; operands of any strides are read where they lie, a vector at a time where the
+columns of B are neighbours.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from functools import partial
 from rlx_core.codegen.cuts import Cut, cut
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import MatrixProduct
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import DType, i32
 from rlx_core.ir.graph import Node
 from rlx_core.ops.linalg import MatMul
+from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import MOST_PARTS, Emitted
 from rlx_cpu.native.llvm import ir
@@ -21,14 +24,41 @@ from rlx_cpu.native.llvm.build import I32, KERNEL, Variable, least, memory_type
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
+from rlx_cpu.native.llvm.words import PAIRED_INTEGERS
 from rlx_cpu.native.products.entries import entry_offset
+from rlx_cpu.native.products.gemm import emit_product
+from rlx_cpu.native.products.gemm_sized import sized_product
+from rlx_cpu.native.products.microkernel import nothing_follows
 from rlx_cpu.native.table import native
 
 ROWS = 4
 """Rows of a tile: what one vector of B is multiplied by."""
 
 
-@native.register(MatMul, dtypes="i8 i16 i32 i64 u8 u16 u32 u64")
+@condition("a result of at most 32 bits", asks_sizes=False)
+def has_short_sums(node: Node) -> bool:
+    return node.type.dtype.itemsize <= i32.itemsize
+
+
+@native.register(
+    MatMul,
+    dtypes=PAIRED_INTEGERS,
+    when=has_short_sums,
+    writes_strides=True,
+    sized=sized_product(lambda node, layout: nothing_follows),
+)
+def integer_matmul_pairs(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels of pairs."""
+    return emit_product(module, layout, isa, name, nothing_follows)
+
+
+@condition("other integers than i8, u8 and i16, or a result of 64 bits", asks_sizes=False)
+def has_no_pairs(node: Node) -> bool:
+    a, *_ = node.present()
+    return a.dtype not in PAIRED_INTEGERS or not has_short_sums.holds(node)
+
+
+@native.register(MatMul, dtypes="i8 i16 i32 i64 u8 u16 u32 u64", when=has_no_pairs)
 def integer_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Tiles of rows by vectors of columns."""
     a, b = layout.required()

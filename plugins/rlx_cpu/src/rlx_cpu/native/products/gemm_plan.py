@@ -99,7 +99,7 @@ class ProductPlan:
         cls, module: ir.Module, isa: Isa, product: MatrixProduct, layout: Layout, *, keeps_result: bool
     ) -> ProductPlan:
         """Return the choices for a product of the first operand of a layout, and of the second or a load."""
-        words = Words.of(module, isa, product.factors, product.dtype.accumulator)
+        words = Words.of_product(module, isa, product.factors, product.dtype)
         b = layout.operands[1]
         is_held = product.load is None and b is not None and b.is_held
         return cls(product, words, isa, is_held, keeps_result)
@@ -286,19 +286,21 @@ class ProductPlan:
     def makes_words(self) -> bool:
         """Whether B's elements become words in the inner loop: where it lies, and in panels of 16 bits made ahead."""
         words = self.words
-        return not words.stored.is_same and (self.panels == "direct" or (self.panels == "ahead" and not words.is_pair))
+        if self.panels == "ahead":
+            return words.stored_itemsize != words.itemsize
+        return self.panels == "direct" and not words.stored.is_same
 
     @property
     def vector_nbytes(self) -> int:
         """Bytes of a vector of B in a panel."""
-        return self.words.stored.nbytes if self.makes_words else self.words.nbytes
+        return self.words.simd.lanes * self.words.stored_itemsize if self.makes_words else self.words.nbytes
 
     @property
     def packed_nbytes(self) -> int:
         """Bytes of one matrix B in panels."""
         tiles, itemsize = self.blocks, self.words.itemsize
-        if self.product.is_bound and not self.words.is_pair:
-            itemsize = self.words.stored.itemsize
+        if self.product.is_bound:
+            itemsize = self.words.stored_itemsize
         return tiles.columns * self.k * itemsize
 
     @property

@@ -135,7 +135,7 @@ class ProductForm:
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         product = self.plan.product
-        words = Words.of(module, self.plan.isa, product.factors, product.dtype.accumulator)
+        words = Words.of_product(module, self.plan.isa, product.factors, product.dtype)
         plan, epilogue = evolve(self.plan, words=words), self.epilogue(self.node, self.layout)
         emitted = GemmEmitter(plan, self.layout, name, epilogue).emit()
         return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call

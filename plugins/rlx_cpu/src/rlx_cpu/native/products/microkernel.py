@@ -53,12 +53,14 @@ class Right:
         align: Its known alignment, in bytes.
         is_masked: Whether it ends where the result does, and is not padded with zeros.
         makes_words: Whether its elements become words when they are loaded.
+        is_packed: Whether the elements of a word are neighbours.
     """
 
     stride: int
     align: int
     is_masked: bool = False
     makes_words: bool = False
+    is_packed: bool = False
 
 
 @frozen(eq=False)
@@ -311,7 +313,8 @@ class Microkernel:
         parts = [line[start : start + self.vectors] for start in range(0, len(line), self.vectors)]
         while len(parts) > 1:
             parts = [
-                [b.fadd(x, y) for x, y in zip(*pair, strict=True)] for pair in zip(parts[::2], parts[1::2], strict=True)
+                [self.simd.add(b, x, y) for x, y in zip(*pair, strict=True)]
+                for pair in zip(parts[::2], parts[1::2], strict=True)
             ]
         return parts[0]
 
@@ -394,6 +397,8 @@ class Microkernel:
         if not self.right.makes_words:
             return self.simd.load(b, offset(b, panel, j * self.simd.nbytes), mask, align=self.right.align)
         words = self.words
+        if words.is_pair and self.right.is_packed:
+            return words.along(b, offset(b, panel, j * words.simd.lanes * words.stored_itemsize), self.right.align)
         place = offset(b, panel, j * words.stored.nbytes)
         return words.across(b, place, self.right.stride // words.per_word, mask, self.right.align)
 
