@@ -137,5 +137,5 @@ def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, 
 
 for op, emit in ((Attention, attention), (AttentionBackward, attention_backward)):
     native.register(
-        op, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes, writes_strides=True, sized=sized_attention
+        op, dtypes="f16 bf16 f32 f64 i64 bool", when=fitting_dtypes, writes_strides=True, sized=sized_attention
     )(emit)

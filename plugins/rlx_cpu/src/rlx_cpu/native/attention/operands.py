@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Final
 
 from rlx_core.codegen.attention import HeadStrides
@@ -87,12 +88,14 @@ class ByPosition:
         align = self.words.stored.itemsize if self.is_direct else self.simd.nbytes
         return Right(self.stride(vectors), align, self.is_partial, self.makes_words)
 
-    def ready(self, b: ir.IRBuilder, head: ir.LlvmValue, memory: ir.LlvmValue) -> ir.LlvmValue:
-        """The head where products read it; packed into `memory` if need be."""
+    def ready(
+        self, b: ir.IRBuilder, head: ir.LlvmValue, memory: ir.LlvmValue, end: ir.LlvmValue | None = None
+    ) -> ir.LlvmValue:
+        """The head where products read it; packed into `memory` if need be, up to the position `end` at least."""
         if self.is_direct:
             return head
         by = (self.strides.position, self.strides.feature)
-        pack_head(b, self.words, head, by, memory, self.panels, self.positions, self.features)
+        pack_head(b, self.words, head, by, memory, self.panels, self.positions, self.features, depth_end=end)
         return memory
 
     def panel(
@@ -114,11 +117,17 @@ def pack_head(
     panels: Cut,
     depth: int,
     columns: int,
+    *,
+    depth_end: ir.LlvmValue | None = None,
+    columns_end: ir.LlvmValue | None = None,
 ) -> None:
-    """A matrix `[depth, columns]` with any strides as panels."""
-    packing = PanelPacking(b, words, depth, strides, columns)
+    """A matrix `[depth, columns]` with any strides as panels; what is beyond the ends, if there are any, may be left out."""
+    packing = PanelPacking(b, words, depth, strides, columns, depth_end)
     with counting(b, 0, panels.pieces) as panel:
-        packing.pack(source, offset(b, packed, (start_of(b, panels, panel), words.nbytes * depth)), panels, panel)
+        start = start_of(b, panels, panel)
+        is_read = None if columns_end is None else b.icmp_signed("<", times(b, start, words.simd.lanes), columns_end)
+        with nullcontext() if is_read is None else b.if_then(is_read):
+            packing.pack(source, offset(b, packed, (start, words.nbytes * depth)), panels, panel)
 
 
 def copy_rows(
