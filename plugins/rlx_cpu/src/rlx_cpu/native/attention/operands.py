@@ -49,7 +49,8 @@ class ByPosition:
     def is_direct(self) -> bool:
         sizes = self.simd.isa.machine.attention
         if not is_known(self.positions):
-            return self.strides.feature == self.words.stored.itemsize and self.strides.position < FAR_NBYTES
+            is_near = self.strides.position < FAR_NBYTES or (is_known(self.tiles) and self.tiles == 1)
+            return self.strides.feature == self.words.stored.itemsize and is_near
         is_spread = self.positions * self.strides.position >= sizes.spread_nbytes and self.tiles >= sizes.packing_tiles
         return self.strides.feature == self.words.stored.itemsize and not is_spread
 
