@@ -116,7 +116,7 @@ def few_queries(op: AttentionOp, layout: Layout, isa: Isa) -> int | None:
     """Return the number of queries if a form is for this number alone: few queries that read the valid keys where they lie."""
     placed = PlacedAttention.of(op, layout)
     queries = placed.problem.queries
-    is_few = placed.lengths is not None and is_known(queries) and queries <= isa.machine.attention.few_queries
+    is_few = placed.lengths is not None and is_known(queries) and 0 < queries <= isa.machine.attention.few_queries
     return queries if is_few else None
 
 

@@ -78,7 +78,9 @@ class Forward:
             with b.if_then(b.icmp_signed("!=", packed_head.value(b), which)):
                 if not plan.reads_keys:
                     by = (k_at.feature, k_at.position)
-                    pack_head(b, plan.words, keys, by, thread_memory, plan.cut.panels, p.features, p.keys, columns_end=valid)
+                    pack_head(
+                        b, plan.words, keys, by, thread_memory, plan.cut.panels, p.features, p.keys, columns_end=valid
+                    )
                 plan.values.ready(b, values, packed_values, end=valid)
                 packed_head.set(b, which)
             values = values if plan.values.is_direct else packed_values
