@@ -13,7 +13,6 @@ from rlx_core.ops.attention_masks import AttentionLayout, aligned_shape, mask_sh
 from rlx_core.ops.attention_scores import AttentionOp
 from rlx_core.system.records import frozen
 
-
 POSITION_AXES: Final[dict[AttentionLayout, int]] = {"bsd": -2, "bshd": 1, "bhsd": 2}
 """The axis of positions of an operand that has heads."""
 

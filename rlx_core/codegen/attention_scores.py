@@ -118,7 +118,7 @@ class PlacedAttention:
 
     @property
     def offset(self) -> int | None:
-        """With it, query i sees no key after i + offset; where lengths are read at run time, there is none."""
+        """With it, query i sees no key after i + offset; `None` also with lengths, which are read at run time."""
         _, _, queries, keys = self.sizes
         return keys - queries if self.is_positional and self.lengths is None else None
 
@@ -183,7 +183,7 @@ class PlacedAttention:
 
 
 def length_stride(place: Place) -> int:
-    """Return the bytes from the number of valid keys of an entry of the batch to that of the next; 0 if they share one."""
+    """Return the stride of lengths along the batch in bytes; 0 for a single length."""
     return place.strides[0] if place.strides and place.type.shape[0] != 1 else 0
 
 

@@ -104,7 +104,7 @@ def test_bias_is_added_after_scale_and_cap(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("settings", "shows"), [({}, lambda i, j: j >= 0), *POSITIONAL])
 @pytest.mark.parametrize("lengths", [[0, 5], [-2, 9], [3, 4], [1, 2], 3])
 def test_lengths_are_as_fewer_keys(settings: dict[str, Any], shows: Any, lengths: Any) -> None:
-    """Below 0 there are none, and above the keys all; queries are aligned at the end of the valid keys."""
+    """A length below 0 is 0, and one above all keys is all; queries are aligned at their end."""
     q, k, v = qkv(s=2, t=5)
     y = attention(q, k, v, None, None, np.array(lengths), num_heads=4, head_dim=3, layout="bhsd", **settings)
     for b, length in enumerate(np.clip(np.broadcast_to(lengths, 2), 0, 5)):

@@ -11,7 +11,6 @@ from rlx_core.pipeline.kernels import condition
 from rlx_cpu.kernels.normalization import softmax_rows
 from rlx_cpu.kernels.table import FLOAT, kernels
 
-
 MASK, LENGTHS = 3, 5
 """Operands whose dtypes are their own."""
 
@@ -23,7 +22,9 @@ def zeroes_empty_rows(node: Node) -> bool:
 
 @condition("q, k, v (and a bias) of one dtype, and a mask of bool or that dtype")
 def fitting_dtypes(node: Node) -> bool:
-    return all(v.dtype is node.type.dtype for i, v in enumerate(node.operands) if v is not None and i not in (MASK, LENGTHS))
+    return all(
+        v.dtype is node.type.dtype for i, v in enumerate(node.operands) if v is not None and i not in (MASK, LENGTHS)
+    )
 
 
 def scores_nbytes(node: Node) -> Dim:
@@ -46,7 +47,7 @@ def by_heads(x: np.ndarray, layout: str, heads: int) -> np.ndarray:
 
 
 def hidden_keys(op: Attention, queries: int, keys: int, valid: int | None) -> np.ndarray | None:
-    """bool[queries or 1, keys], true where the position hides the key; aligned to the end of the valid keys, so decoding works."""
+    """bool[queries or 1, keys], true where the position hides the key; aligned to the end of the valid keys."""
     if op.mask_kind not in ("causal", "sliding_window"):
         return None if valid is None else np.arange(keys)[None] >= valid
     offset = np.arange(keys) - (np.arange(queries)[:, None] + (keys if valid is None else valid) - queries)
@@ -54,7 +55,9 @@ def hidden_keys(op: Attention, queries: int, keys: int, valid: int | None) -> np
     return hidden if op.window is None else hidden | (offset < -op.window)
 
 
-@kernels.register(Attention, dtypes=f"{FLOAT} i64 bool", when=(zeroes_empty_rows, fitting_dtypes), workspace=scores_nbytes)
+@kernels.register(
+    Attention, dtypes=f"{FLOAT} i64 bool", when=(zeroes_empty_rows, fitting_dtypes), workspace=scores_nbytes
+)
 def attention(
     op: Attention,
     q: np.ndarray,

@@ -122,7 +122,7 @@ def pack_head(
     depth_end: ir.LlvmValue | None = None,
     columns_end: ir.LlvmValue | None = None,
 ) -> None:
-    """A matrix `[depth, columns]` with any strides as panels; what is beyond the ends, if there are any, may be left out."""
+    """A matrix `[depth, columns]` with any strides as panels; rows and columns from the ends on may be left out."""
     packing = PanelPacking(b, words, depth, strides, columns, depth_end)
     with counting(b, 0, panels.pieces) as panel:
         start = start_of(b, panels, panel)
