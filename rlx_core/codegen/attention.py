@@ -5,13 +5,16 @@ Whatever the layout, an operand is four strides; masks and biases are four strid
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.dtypes import DType
 from rlx_core.ops.attention_masks import AttentionLayout, aligned_shape, mask_shape
 from rlx_core.ops.attention_scores import AttentionOp
 from rlx_core.system.records import frozen
+
+POSITION_AXES: Final[dict[AttentionLayout, int]] = {"bsd": -2, "bshd": 1, "bhsd": 2}
+"""The axis of positions of an operand that has heads."""
 
 
 @frozen
@@ -82,7 +85,7 @@ class AttentionProblem:
         assert k is not None, "keys are required"
         assert v is not None, "values are required"
         shape, of_keys = (cast("tuple[int, ...]", t.type.shape) for t in (q, k))
-        axis = {"bsd": -2, "bshd": 1, "bhsd": 2}[op.layout]
+        axis = POSITION_AXES[op.layout]
         width = v.type.shape[-1].__index__() // (op.kv_heads if op.layout == "bsd" else 1)
         dtype = q.type.dtype
         return cls(

@@ -13,7 +13,7 @@ import numpy as np
 from attrs import astuple, field
 
 from rlx_core.codegen.attention import AttentionProblem, HeadStrides, ScoresStrides
-from rlx_core.codegen.loops import Apply, Buffer, Const, Index, Kernel, Load, Scalar
+from rlx_core.codegen.loops import Apply, Bound, Buffer, Const, Index, Kernel, Load, Scalar
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.dtypes import DType, bool_, f32, i64
 from rlx_core.ir.immediate import evaluate
@@ -22,7 +22,7 @@ from rlx_core.ops.activation import tanh
 from rlx_core.ops.arithmetic import add, divide, multiply, subtract
 from rlx_core.ops.attention import AttentionBackward
 from rlx_core.ops.attention_scores import AttentionOp, EmptyRow
-from rlx_core.ops.comparison import greater_equal, less_equal
+from rlx_core.ops.comparison import greater_equal, less, less_equal
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.selection import Where
 from rlx_core.system.records import define, frozen
@@ -81,6 +81,12 @@ class PlacedAttention:
         return self._has(self.mask + 1)
 
     @property
+    def lengths(self) -> int | None:
+        """The number of the operand that has the numbers of valid keys, or `None` without one."""
+        number = self.mask + 2
+        return number if self._has(number) else None
+
+    @property
     def dtype(self) -> DType:
         """Dtype of scores and sums."""
         return self.problem.dtype
@@ -112,14 +118,19 @@ class PlacedAttention:
 
     @property
     def offset(self) -> int | None:
-        """With it, query i sees no key after i + offset."""
+        """With it, query i sees no key after i + offset; `None` also with lengths, which are read at run time."""
         _, _, queries, keys = self.sizes
-        return keys - queries if self.op.mask_kind in ("causal", "sliding_window") else None
+        return keys - queries if self.is_positional and self.lengths is None else None
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether a query sees no key after its own position."""
+        return self.op.mask_kind in ("causal", "sliding_window")
 
     @property
     def may_hide(self) -> bool:
         """Whether a query can be left without a visible key."""
-        return self.offset is not None or self.has_mask or self.has_bias
+        return self.is_positional or self.lengths is not None or self.has_mask or self.has_bias
 
     @property
     def empty_row(self) -> EmptyRow:
@@ -145,12 +156,12 @@ class PlacedAttention:
         return HeadStrides.of(self.place(number), self.op.layout, heads)
 
     def __str__(self) -> str:
-        additions = ["mask"] * self.has_mask + ["bias"] * self.has_bias
+        additions = ["mask"] * self.has_mask + ["bias"] * self.has_bias + ["lengths"] * (self.lengths is not None)
         return f"{self.problem} with {' and '.join(additions)}" if additions else str(self.problem)
 
     def run(self, *operands: np.ndarray | None) -> tuple[np.ndarray, ...]:
         """The results by NumPy, in f64."""
-        wide = [x.astype(np.float64) if x is not None and x.dtype.kind != "b" else x for x in operands]
+        wide = [x.astype(np.float64) if x is not None and x.dtype.kind not in "bi" else x for x in operands]
         results = evaluate(self.op, wide)
         places = self.layout.results
         return tuple(np.asarray(y).astype(p.type.dtype.numpy) for y, p in zip(results, places, strict=True))
@@ -169,6 +180,11 @@ class PlacedAttention:
     def scores(self) -> ScoreTransform:
         """The transformation of products to scores."""
         return _Builder(self).scores()
+
+
+def length_stride(place: Place) -> int:
+    """Return the stride of lengths along the batch in bytes; 0 for a single length."""
+    return place.strides[0] if place.strides and place.type.shape[0] != 1 else 0
 
 
 @define(eq=False)
@@ -218,11 +234,22 @@ class _Builder:
         kernel = Kernel("scores", p.sizes, 4, p.buffers, tuple(self.values), ())
         return ScoreTransform(kernel, element, z, slope)
 
+    def valid_keys(self, number: int) -> int:
+        """The lengths, an operand, clamped to 0..keys."""
+        loaded = self.add(Load(number, i64, (length_stride(self.problem.place(number)), 0, 0, 0)))
+        return self.add(Bound(i64, loaded, self.problem.sizes[KEY] + 1, is_checked=False))
+
     def _visible(self) -> list[int]:
         """Conditions on a key, all of which must hold."""
         p, conditions = self.problem, []
-        if p.offset is not None:
-            last = self.add(Index(i64, QUERY, offset=p.offset))
+        valid = None if p.lengths is None else self.valid_keys(p.lengths)
+        if valid is not None and not p.is_positional:
+            conditions.append(self.apply(less.op(), self.add(Index(i64, KEY)), valid, dtype=bool_))
+        if p.is_positional:
+            if valid is None:
+                last = self.add(Index(i64, QUERY, offset=p.sizes[KEY] - p.sizes[QUERY]))
+            else:
+                last = self.apply(add.op(), self.add(Index(i64, QUERY, offset=-p.sizes[QUERY])), valid, dtype=i64)
             conditions.append(self.apply(less_equal.op(), self.add(Index(i64, KEY)), last, dtype=bool_))
             if p.op.window is not None:
                 reach = self.add(Index(i64, KEY, offset=p.op.window))

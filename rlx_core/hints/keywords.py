@@ -38,6 +38,7 @@ _RENAMED: Final[dict[str, dict[str, str]]] = {
         "causal": "is_causal=",
         "score_scale": "scale=",
         "attn_logit_softcap": "softcap=",
+        "lengths": "key_value_seq_lengths=",
         "mask_kind": "is_causal=True or window=; a mask needs no kind",
         "head_dim": "nothing: the head size is read off the operands",
     },

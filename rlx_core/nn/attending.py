@@ -39,6 +39,7 @@ def attention(
     scale: float | None = None,
     softcap: float | None = None,
     empty_row: EmptyRow = "zero",
+    key_value_seq_lengths: ArrayLike | None = None,
     name: str | None = None,
 ) -> Array:
     """Scaled dot-product attention; see `Attention`.
@@ -54,6 +55,10 @@ def attention(
         scale: The factor of the scores; 1/√d by default.
         softcap: c in `c·tanh(scores / c)`.
         empty_row: The result of a query that sees no key: "zero", "uniform" or "nan".
+        key_value_seq_lengths: The number of valid keys, an integer or integers `[b]`; later keys are not visible, and are not
+            read on CPUs: attention over a cache costs as much as it has keys. With `is_causal` or `window` the last query is at
+            the last valid key (in JAX the first query is at the first key). A number below 0 is 0, and one above the number of
+            keys is that.
         name: A name for the node.
 
     Raises:
@@ -78,6 +83,7 @@ def attention(
         value,
         mask,
         bias,
+        None if key_value_seq_lengths is None else operand(key_value_seq_lengths),
         num_heads=heads,
         head_dim=features,
         num_kv_heads=None if kv_heads == heads else kv_heads,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from attrs import evolve
+
 from rlx_core.errors import ConfigError, DtypeError, ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
@@ -19,7 +21,10 @@ from rlx_core.ir.types import TensorType, expect_shape
 from rlx_core.ops.attention_masks import (
     aligned_shape,
     from_heads,
+    heads_shape,
+    length_visibility,
     mask_shape,
+    operand_visibility,
     repeat_heads,
     to_heads,
 )
@@ -42,7 +47,12 @@ class Attention(AttentionOp):
 
     Shapes:
         q: [b, s, h·d]    k: [b, t, kv·d]    v: [b, t, kv·e]    ->    y: [b, s, h·e]         (layout bsd; rank 2: b = 1)
-        mask?: [b, t] or broadcastable to [b, h, s, t]    bias?: broadcastable to [b, h, s, t]
+        mask?: [b, t] or broadcastable to [b, h, s, t]    bias?: broadcastable to [b, h, s, t]    lengths?: i64[] or i64[b]
+
+    Lengths are the numbers of valid keys, for each entry of the batch or for all: key j is visible only if j < length. Under
+    the mask kinds `causal` and `sliding_window` queries are aligned at the end of the valid keys: key j is visible to query i
+    iff j <= i + length - s, and within the window before that position. A length below 0 is 0, and one above t is t. Without a
+    valid key `empty_row` applies. Lengths are read at run time: targets end their loops over keys there.
 
     Attributes:
         num_heads: Query heads.
@@ -67,9 +77,15 @@ class Attention(AttentionOp):
     category: ClassVar = "compute"
 
     def prepare(
-        self, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        mask: Value | None = None,
+        bias: Value | None = None,
+        lengths: Value | None = None,
     ) -> tuple[Value | None, ...]:
-        return attention_operands(q, k, v, mask, bias)
+        return attention_operands(q, k, v, mask, bias, lengths)
 
     def infer(
         self,
@@ -78,24 +94,54 @@ class Attention(AttentionOp):
         v: TensorType,
         mask: TensorType | None = None,
         bias: TensorType | None = None,
+        lengths: TensorType | None = None,
     ) -> TensorType:
-        batch, heads, queries, width = self.check(q, k, v, mask, bias)
+        batch, heads, queries, width = self.check(q, k, v, mask, bias, lengths)
         if self.layout == "bsd":
             return q.with_shape((*q.shape[:-1], heads * width))
         return q.with_shape((batch, queries, heads, width) if self.layout == "bshd" else (batch, heads, queries, width))
 
-    def decompose(self, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None) -> Value:
+    def decompose(
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        mask: Value | None = None,
+        bias: Value | None = None,
+        lengths: Value | None = None,
+    ) -> Value:
         times = self.num_heads // self.kv_heads
         q4 = wide(to_heads(q, self.layout, self.num_heads))
         k4, v4 = (repeat_heads(wide(to_heads(x, self.layout, self.kv_heads)), times) for x in (k, v))
-        o = mat_mul(self.scores(q4, k4, mask, bias).weights, v4)
+        o = mat_mul(self.scores(q4, k4, mask, bias, lengths).weights, v4)
         return as_dtype(from_heads(o, self.layout, q.ndim), q.dtype)
 
     def vjp(
-        self, g: Value, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None, *, y: Value
+        self,
+        g: Value,
+        q: Value,
+        k: Value,
+        v: Value,
+        mask: Value | None = None,
+        bias: Value | None = None,
+        lengths: Value | None = None,
+        *,
+        y: Value,
     ) -> tuple[Value | Zero, ...]:
-        cotangents = attention_backward(q, k, v, g, mask, bias, **self.attributes())
-        return (*cotangents[:3], ZERO, cotangents[3] if bias is not None else ZERO)
+        masked = self
+        if lengths is not None:
+            masked, mask = self.masked(q, k, mask, lengths)
+        cotangents = attention_backward(q, k, v, g, mask, bias, **masked.attributes())
+        return (*cotangents[:3], ZERO, cotangents[3] if bias is not None else ZERO, ZERO)
+
+    def masked(self, q: Value, k: Value, mask: Value | None, lengths: Value) -> tuple[Attention, Value]:
+        """Return the same attention without lengths, and the mask for it: bool[b or 1, h or 1, s or 1, t]."""
+        queries, keys = (heads_shape("x", x.type, self.layout, n, None)[2] for x, n in
+                         ((q, self.num_heads), (k, self.kv_heads)))  # fmt: skip
+        visible = length_visibility(lengths, self.mask_kind, self.window, queries, keys)
+        if mask is not None:
+            visible = where(visible, operand_visibility(mask), False)
+        return evolve(self, mask_kind="custom", window=None), visible
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         if x[0].ndim - is_batched[0] == 2:
@@ -107,8 +153,10 @@ class Attention(AttentionOp):
         qkv = [fold(v if b else expand(v, (size, *v.shape))) for v, b in zip(x[:3], is_batched[:3], strict=True)]
         extras = [
             v if v is None else fold_scores_operand(v, b, size, own_batch, is_mask=i == 0)
-            for i, (v, b) in enumerate(zip(x[3:], is_batched[3:], strict=True))
+            for i, (v, b) in enumerate(zip(x[3:5], is_batched[3:5], strict=True))
         ]
+        if len(x) > 5:
+            extras.append(fold_lengths(x[5], is_batched[5], size, own_batch))
         y = self(*qkv, *extras)
         return reshape(y, (size, own_batch, *y.shape[1:]))
 
@@ -118,6 +166,11 @@ class Attention(AttentionOp):
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield from attention_samples()
+        yield from length_samples()
+        yield Rejected("f32[1, 3, 4]", "f32[1, 3, 4]", "f32[1, 3, 4]", None, None, "i64[2]", num_heads=2, head_dim=2,
+                       error=ShapeError, says="lengths must be [] or [1]")  # fmt: skip
+        yield Rejected("f32[1, 3, 4]", "f32[1, 3, 4]", "f32[1, 3, 4]", None, None, "f32[]", num_heads=2, head_dim=2,
+                       error=DtypeError, says="lengths")  # fmt: skip
         yield Rejected(
             *["f32[1, 3, 4]"] * 3, num_heads=0, head_dim=2, error=ConfigError, says="num_heads must be an integer"
         )
@@ -163,6 +216,14 @@ def fold_scores_operand(x: Value, is_batched: bool, size: Dim, own_batch: Dim, *
     return fold(expand(placed, (size, own_batch, *shape[1:])))
 
 
+def fold_lengths(lengths: Value, is_batched: bool, size: Dim, own_batch: Dim) -> Value:
+    """Return lengths for a batch axis with the new axis folded in; one for every entry stays a scalar."""
+    if not is_batched and lengths.ndim == 0:
+        return lengths
+    shape = (size if is_batched else 1, own_batch if lengths.ndim - is_batched else 1)
+    return fold(expand(reshaped(lengths, shape), (size, own_batch)))
+
+
 @define_op
 class AttentionBackward(AttentionOp):
     """The cotangents of `Attention`'s operands from that of its result, together: dq, dk, dv, and dbias if there is a bias.
@@ -176,7 +237,7 @@ class AttentionBackward(AttentionOp):
     def prepare(
         self, q: Value, k: Value, v: Value, dy: Value, mask: Value | None = None, bias: Value | None = None
     ) -> tuple[Value | None, ...]:
-        q, k, v, mask, bias = attention_operands(q, k, v, mask, bias)  # type: ignore[assignment]
+        q, k, v, mask, bias, _ = attention_operands(q, k, v, mask, bias)  # type: ignore[assignment]
         return q, k, v, as_dtype(dy, q.dtype), mask, bias
 
     def infer(
@@ -261,3 +322,17 @@ def attention_samples() -> Iterator[Sample]:
         yield Sample("f64[1, 4, 4]", "f64[1, 2, 4]", "f64[1, 2, 4]", "bool[1, 2]", **common, mask_kind="causal",
                      empty_row=empty_row)  # fmt: skip
     yield Sample("f32[1, 2, 4]", "f32[1, 0, 4]", "f32[1, 0, 4]", **common)
+
+
+def length_samples() -> Iterator[Sample]:
+    """Yield samples with lengths: below 0, within the keys and above them; for each entry or all; mask kinds and operands."""
+    common: dict[str, Any] = {"num_heads": 2, "head_dim": 2, "ranges": {"lengths": (-1, 6)}}
+    for d in FLOATS:
+        yield Sample(*[f"{d}[4, 3, 4]"] + [f"{d}[4, 5, 4]"] * 2, None, None, "i64[4]", **common, mask_kind="causal")
+    yield Sample("f32[3, 4]", "f32[5, 4]", "f32[5, 6]", None, None, "i64[]", **common)
+    yield Sample("f64[4, 3, 8]", "f64[4, 5, 4]", "f64[4, 5, 6]", None, None, "i64[4]", num_heads=4, num_kv_heads=2,
+                 head_dim=2, mask_kind="sliding_window", window=1, ranges={"lengths": (-1, 6)})  # fmt: skip
+    yield Sample(*["f64[3, 2, 3, 2]"] * 3, "bool[3, 3]", "f64[2, 1, 3]", "i64[3]", num_heads=2, head_dim=2, layout="bhsd",
+                 ranges={"lengths": (-1, 4)})  # fmt: skip
+    yield Sample(*["f64[4, 3, 4]"] * 3, None, None, "i64[4]", **common, empty_row="uniform")
+    yield Sample("f64[1, 2, 4]", "f64[1, 0, 4]", "f64[1, 0, 4]", None, None, "i64[]", **common)

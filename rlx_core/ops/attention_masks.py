@@ -14,6 +14,7 @@ from rlx_core.ir.dims import Dim, exact_quotient
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape, TensorType
+from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.linalg import permuted, reshaped
 from rlx_core.ops.selection import where
@@ -95,6 +96,27 @@ def positional_visibility(kind: MaskKind, window: int | None, queries: Dim, keys
         assert window is not None, "checked when the op is made"
         visible = where(column + window >= row, visible, False)
     return visible
+
+
+def length_visibility(lengths: Value, kind: MaskKind, window: int | None, queries: Dim, keys: Dim) -> Value:
+    """Return the visible keys where only the first `lengths` of them are valid, bool[b or 1, 1, queries or 1, keys].
+
+    Under a positional mask kind queries are aligned at the end of the valid keys.
+    """
+    capacity = keys if isinstance(keys, int) else dim_value(size=keys)
+    valid = reshaped(minimum(maximum(lengths, 0), capacity), length_shape(lengths.type))
+    column = iota(axis=3, shape=(1, 1, 1, keys))
+    if kind not in ("causal", "sliding_window"):
+        return column < valid
+    count = queries if isinstance(queries, int) else dim_value(size=queries)
+    row = iota(axis=2, shape=(1, 1, queries, 1)) + (valid - count)
+    visible = column <= row
+    return visible if window is None else where(column + window >= row, visible, False)
+
+
+def length_shape(lengths: TensorType) -> Shape:
+    """Return the dims of lengths against `[batch, heads, queries, keys]`: one for all entries of the batch, or one for each."""
+    return (*(lengths.shape or (1,)), 1, 1, 1)
 
 
 def operand_visibility(mask: Value) -> Value:

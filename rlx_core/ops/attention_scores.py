@@ -13,7 +13,7 @@ from attrs import field
 
 from rlx_core.errors import ShapeError, WrongInputCountError
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import FLOATS, bool_
+from rlx_core.ir.dtypes import FLOATS, bool_, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import Shape, TensorType, broadcast_shapes, expect_dtype, same_dim
@@ -23,6 +23,7 @@ from rlx_core.ops.attention_masks import (
     MaskKind,
     aligned_shape,
     heads_shape,
+    length_visibility,
     mask_shape,
     operand_visibility,
     positional_visibility,
@@ -77,7 +78,13 @@ class AttentionOp(Op):
         return 1 / math.sqrt(self.head_dim) if self.score_scale is None else self.score_scale
 
     def check(
-        self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None, bias: TensorType | None
+        self,
+        q: TensorType,
+        k: TensorType,
+        v: TensorType,
+        mask: TensorType | None,
+        bias: TensorType | None,
+        lengths: TensorType | None = None,
     ) -> Shape:
         """Return the dims `[batch, heads, queries, value features]` of the result, after every check."""
         self._check_attributes(mask, bias)
@@ -100,6 +107,10 @@ class AttentionOp(Op):
         if bias is not None:
             expect_dtype("bias", bias, (q.dtype, q.dtype.accumulator))
             expect_broadcast("bias", bias, aligned_shape(bias), scores)
+        if lengths is not None:
+            expect_dtype("lengths", lengths, (i64,))
+            if lengths.rank > 1 or (lengths.rank == 1 and not same_dim(lengths.shape[0], batch)):
+                raise ShapeError(f"lengths must be [] or [{batch}], not {list(lengths.shape)}")
         return batch, heads, queries, width
 
     def _check_attributes(self, mask: TensorType | None, bias: TensorType | None) -> None:
@@ -113,7 +124,9 @@ class AttentionOp(Op):
                     f"mask_kind {kind!r} needs the operand {'mask' if kind == 'custom' else 'bias'}"
                 )
 
-    def scores(self, q: Value, k: Value, mask: Value | None, bias: Value | None) -> Scores:
+    def scores(
+        self, q: Value, k: Value, mask: Value | None, bias: Value | None, lengths: Value | None = None
+    ) -> Scores:
         """Return the attention weights of wide `q` and `k` in `[b, h, s, d]`, with equal numbers of heads."""
         z = mat_mul(q, swap_last(k)) * self.scale
         slope = None
@@ -122,7 +135,11 @@ class AttentionOp(Op):
             z, slope = capped * self.attn_logit_softcap, 1 - capped * capped
         if bias is not None:
             z = z + reshaped(wide(bias), aligned_shape(bias.type))
-        positional = positional_visibility(self.mask_kind, self.window, q.shape[2], k.shape[2])
+        sizes = q.shape[2], k.shape[2]
+        if lengths is None:
+            positional = positional_visibility(self.mask_kind, self.window, *sizes)
+        else:
+            positional = length_visibility(lengths, self.mask_kind, self.window, *sizes)
         shown = [positional] if positional is not None else []
         if mask is not None:
             shown.append(operand_visibility(mask))
@@ -150,12 +167,14 @@ def expect_broadcast(name: str, actual: TensorType, shape: Shape, scores: Shape)
 
 
 def attention_operands(
-    q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None
+    q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None, lengths: Value | None = None
 ) -> tuple[Value | None, ...]:
-    """Return operands of one dtype; a mask may be a number (visible where at least 0.5), a bias may be wide."""
+    """Return operands of one dtype; a mask may be a number (visible where at least 0.5), a bias may be wide, lengths are i64."""
     q, k, v = promoted(q, k, v)  # type: ignore[assignment]
     if mask is not None and mask.dtype.is_integer:
         mask = as_dtype(mask, bool_)
     if bias is not None and bias.dtype not in (q.dtype, q.dtype.accumulator):
         bias = as_dtype(bias, q.dtype.accumulator)
-    return q, k, v, mask, bias
+    if lengths is not None and lengths.dtype.is_integer:
+        lengths = as_dtype(lengths, i64)
+    return q, k, v, mask, bias, lengths

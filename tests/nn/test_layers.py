@@ -56,6 +56,29 @@ def test_attention_reads_heads_and_their_size_off_the_operands(layout: Any, shap
     assert op == Attention(num_heads=4, head_dim=8, num_kv_heads=2, layout=layout, mask_kind="causal")
 
 
+def test_attention_over_valid_keys_is_attention_over_their_slice() -> None:
+    q, k, v = RNG.normal(size=(1, 2, 8)), RNG.normal(size=(1, 6, 8)), RNG.normal(size=(1, 6, 8))
+
+    def loss(q: Any, k: Any, v: Any, **more: Any) -> Any:
+        return rlx.sum(nn.attention(q, k, v, num_heads=2, is_causal=True, **more) ** 2)
+
+    found = rlx.value_and_grad(loss, (0, 1, 2))(q, k, v, key_value_seq_lengths=4)
+    value, (dq, dk, dv) = rlx.value_and_grad(loss, (0, 1, 2))(q, k[:, :4], v[:, :4])
+    np.testing.assert_allclose(found[0], value, rtol=1e-12)
+    for one, expected in zip(
+        found[1], (dq, np.pad(dk, ((0, 0), (0, 2), (0, 0))), np.pad(dv, ((0, 0), (0, 2), (0, 0)))), strict=True
+    ):
+        np.testing.assert_allclose(one, expected, rtol=1e-10, atol=1e-14)
+
+
+def test_lengths_of_keys_are_integers_one_for_each_entry_of_the_batch() -> None:
+    q, n, x = inputs(Builder(), q="f32[2, 3, 8]", n="i64[3]", x="f32[2]")
+    with pytest.raises(ShapeError, match=r"lengths must be \[\] or \[2\], not \[3\]"):
+        nn.attention(q, q, q, num_heads=2, key_value_seq_lengths=n)
+    with pytest.raises(DtypeError, match="lengths must be one of i64"):
+        nn.attention(q, q, q, num_heads=2, key_value_seq_lengths=x)
+
+
 def test_attention_on_packed_heads_must_be_told_how_many() -> None:
     (q,) = inputs(Builder(), q="f32[2, 3, 8]")
     with pytest.raises(ShapeError) as caught:

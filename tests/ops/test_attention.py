@@ -101,6 +101,34 @@ def test_bias_is_added_after_scale_and_cap(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(y, explicit(q, k, v, None, bias, scale=0.9, cap=0.5), rtol=1e-12)
 
 
+@pytest.mark.parametrize(("settings", "shows"), [({}, lambda i, j: j >= 0), *POSITIONAL])
+@pytest.mark.parametrize("lengths", [[0, 5], [-2, 9], [3, 4], [1, 2], 3])
+def test_lengths_are_as_fewer_keys(settings: dict[str, Any], shows: Any, lengths: Any) -> None:
+    """A length below 0 is 0, and one above all keys is all; queries are aligned at their end."""
+    q, k, v = qkv(s=2, t=5)
+    y = attention(q, k, v, None, None, np.array(lengths), num_heads=4, head_dim=3, layout="bhsd", **settings)
+    for b, length in enumerate(np.clip(np.broadcast_to(lengths, 2), 0, 5)):
+        visible = shows(np.arange(2)[:, None] + length - 2, np.arange(length)[None])
+        cut = (q[b : b + 1], k[b : b + 1, :, :length], v[b : b + 1, :, :length])
+        np.testing.assert_allclose(y[b : b + 1], explicit(*cut, visible), rtol=1e-12, atol=1e-15)
+
+
+def test_lengths_mask_together_with_a_mask_and_a_bias() -> None:
+    q, k, v = qkv()
+    mask, bias, lengths = RNG.uniform(size=(2, 4)) < 0.7, draw(4, 4, 4), np.array([2, 3])
+    visible = (mask & (np.arange(4) < lengths[:, None]))[:, None, None]
+    y = attention(q, k, v, mask, bias, lengths, num_heads=4, head_dim=3, layout="bhsd")
+    np.testing.assert_allclose(y, explicit(q, k, v, visible, bias), rtol=1e-12, atol=1e-15)
+
+
+def test_without_a_valid_key_the_result_is_that_of_a_masked_row() -> None:
+    q, k, v = qkv(b=1)
+    settings: dict[str, Any] = {"num_heads": 4, "head_dim": 3, "layout": "bhsd"}
+    uniform, nan = (attention(q, k, v, None, None, np.array(0), empty_row=e, **settings) for e in ("uniform", "nan"))
+    np.testing.assert_allclose(uniform, np.broadcast_to(v.mean(axis=2, keepdims=True), uniform.shape), rtol=1e-13)
+    assert np.isnan(nan).all()
+
+
 def test_a_query_that_sees_no_key_gives_zero_values_and_zero_gradients() -> None:
     q, k, v = qkv(b=2, s=3, t=3)
     hidden = np.array([[False, False, False], [True, True, True]])

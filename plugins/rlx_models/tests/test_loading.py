@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,13 @@ def test_sampled_texts_depend_on_the_key_only(model) -> None:
     )
     assert first == again != other
     assert [len(row) for row in first] == [6, 6]
+
+
+def test_a_prompt_and_the_first_single_token_are_planned_and_no_other(model, caplog) -> None:
+    with caplog.at_level(logging.INFO, logger="rlx.compile"):
+        generate(model, [[1, 2, 3]], 20, eos_token_id=())
+    planned = [each.getMessage() for each in caplog.records if "step: planned for" in each.getMessage()]
+    assert len(planned) == 2, planned
 
 
 def test_text_ends_with_an_eos_token(model) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "LITTLE",
     "ORDERS",
     "ORDERS_SMALL",
+    "OVER_VALID_KEYS",
     "ROOMY",
     "SCANS",
     "SCANS_SMALL",
@@ -219,12 +220,14 @@ def attention_of(op: Any, sample: Sample, machine: Machine) -> Case:
     return Case(problem, print_it, machine, x, problem.run(*x), _ATTENDED[problem.problem.stored])
 
 
-def attention(op: type[Op], machine: Machine, *types: str | None, **attributes: Any) -> Case:
+def attention(
+    op: type[Op], machine: Machine, *types: str | None, ranges: dict[str, Any] | None = None, **attributes: Any
+) -> Case:
     given = list(types)
     attributes = {"num_heads": 2, "head_dim": 20, **attributes}
     if op is AttentionBackward:
         given.insert(3, str(Attention(**attributes).infer(*Sample(*types).types)))  # type: ignore[arg-type]
-    sample = Sample(*given, **attributes)
+    sample = Sample(*given, ranges=ranges, **attributes)
     return attention_of(op(**attributes), sample, machine)
 
 
@@ -326,5 +329,17 @@ def _on_units_of_f32(op: type[Op]) -> list[Case]:
 
 
 UNIT_ATTENTIONS_OF_F32, UNIT_BACKWARDS_OF_F32 = (_on_units_of_f32(op) for op in (Attention, AttentionBackward))
+
+OVER_VALID_KEYS = [
+    attention(Attention, USUAL, *types, length, ranges={"lengths": between}, **more)
+    for types in (("f32[3, 5, 40]", "f32[3, 45, 40]", "f32[3, 45, 40]", None, None),)
+    for length, between, more in (
+        ("i64[3]", (-3, 50), {"mask_kind": "causal"}),
+        ("i64[]", (9, 40), {}),
+        ("i64[3]", (2, 45), {"mask_kind": "sliding_window", "window": 7}),
+        ("i64[3]", (-30, 9), {"empty_row": "uniform"}),
+    )
+]
+"""Numbers of valid keys that are read at run time, for each entry of the batch and for all."""
 
 ATTENTIONS, BACKWARDS = (_every(op) for op in (Attention, AttentionBackward))

@@ -16,6 +16,7 @@ from plugins.rlx_gpu.tests.codegen.structured_cases import (
     BACKWARDS_SMALL,
     BACKWARDS_SMALLEST,
     LITTLE,
+    OVER_VALID_KEYS,
     ROOMY,
     UNIT_ATTENTIONS,
     UNIT_ATTENTIONS_OF_F32,
@@ -47,6 +48,16 @@ def rounded(cases: list[Case]) -> list[Case]:
 )
 def test_tiles_of_queries_and_keys_give_what_the_op_means(executor: Executor, cases: list[Case]) -> None:
     check(executor, cases)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
+def test_numbers_of_valid_keys_are_read_at_run_time(executor: Executor) -> None:
+    check(executor, OVER_VALID_KEYS)
+
+
+def test_matrix_units_read_numbers_of_valid_keys() -> None:
+    types = ("bf16[2, 35, 40]", "bf16[2, 70, 40]", "bf16[2, 70, 40]", None, None, "i64[2]")
+    check(ON_CUDA, [attention(Attention, ROOMY, *types, mask_kind="causal", ranges={"lengths": (5, 60)})])
 
 
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)

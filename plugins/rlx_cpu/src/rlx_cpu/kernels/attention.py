@@ -11,6 +11,9 @@ from rlx_core.pipeline.kernels import condition
 from rlx_cpu.kernels.normalization import softmax_rows
 from rlx_cpu.kernels.table import FLOAT, kernels
 
+MASK, LENGTHS = 3, 5
+"""Operands whose dtypes are their own."""
+
 
 @condition("queries without visible keys to give zeros")
 def zeroes_empty_rows(node: Node) -> bool:
@@ -19,8 +22,9 @@ def zeroes_empty_rows(node: Node) -> bool:
 
 @condition("q, k, v (and a bias) of one dtype, and a mask of bool or that dtype")
 def fitting_dtypes(node: Node) -> bool:
-    mask = node.operands[3] if len(node.operands) > 3 else None
-    return all(v is mask or v.dtype is node.type.dtype for v in node.present())
+    return all(
+        v.dtype is node.type.dtype for i, v in enumerate(node.operands) if v is not None and i not in (MASK, LENGTHS)
+    )
 
 
 def scores_nbytes(node: Node) -> Dim:
@@ -42,16 +46,18 @@ def by_heads(x: np.ndarray, layout: str, heads: int) -> np.ndarray:
     return x.transpose(0, 2, 1, 3)
 
 
-def hidden_keys(op: Attention, queries: int, keys: int) -> np.ndarray | None:
-    """bool[queries, keys], true where the position hides the key; aligned to the end, so decoding works."""
+def hidden_keys(op: Attention, queries: int, keys: int, valid: int | None) -> np.ndarray | None:
+    """bool[queries or 1, keys], true where the position hides the key; aligned to the end of the valid keys."""
     if op.mask_kind not in ("causal", "sliding_window"):
-        return None
-    offset = np.arange(keys) - (np.arange(queries)[:, None] + keys - queries)
+        return None if valid is None else np.arange(keys)[None] >= valid
+    offset = np.arange(keys) - (np.arange(queries)[:, None] + (keys if valid is None else valid) - queries)
     hidden: np.ndarray = offset > 0
     return hidden if op.window is None else hidden | (offset < -op.window)
 
 
-@kernels.register(Attention, dtypes=f"{FLOAT} bool", when=(zeroes_empty_rows, fitting_dtypes), workspace=scores_nbytes)
+@kernels.register(
+    Attention, dtypes=f"{FLOAT} i64 bool", when=(zeroes_empty_rows, fitting_dtypes), workspace=scores_nbytes
+)
 def attention(
     op: Attention,
     q: np.ndarray,
@@ -59,6 +65,7 @@ def attention(
     v: np.ndarray,
     mask: np.ndarray | None = None,
     bias: np.ndarray | None = None,
+    lengths: np.ndarray | None = None,
     *,
     out: np.ndarray,
     workspace: np.ndarray | None,
@@ -75,7 +82,8 @@ def attention(
     batch, _, n_queries, _ = queries.shape
     n_keys = keys.shape[2]
     scores = workspace.view(q.dtype).reshape(kv_heads, heads // kv_heads, n_queries, n_keys)
-    by_position = hidden_keys(op, n_queries, n_keys)
+    valid = None if lengths is None else np.broadcast_to(np.clip(lengths, 0, n_keys), batch)
+    by_position = None if valid is not None else hidden_keys(op, n_queries, n_keys, None)
     shape = (batch, heads, n_queries, n_keys)
     hidden = None if mask is None else np.broadcast_to(_hidden(mask), shape)
     added = None if bias is None else np.broadcast_to(bias, shape)
@@ -91,6 +99,8 @@ def attention(
             np.multiply(flat, cap, out=flat)
         if added is not None:
             np.add(flat, added[b], out=flat)
+        if valid is not None:
+            by_position = hidden_keys(op, n_queries, n_keys, int(valid[b]))
         if by_position is not None:
             np.copyto(flat, -np.inf, where=by_position)
         if hidden is not None:

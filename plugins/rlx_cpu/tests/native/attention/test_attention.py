@@ -26,7 +26,7 @@ EVERY_FLOAT = pytest.mark.parametrize(
 
 def in_registers(*arrays: np.ndarray | None) -> list[np.ndarray | None]:
     """What kernels compute with: halves are f32."""
-    return [x if x is None or x.dtype == bool else x.astype(dtype(x.dtype).accumulator.numpy) for x in arrays]
+    return [x if x is None or x.dtype.kind in "bi" else x.astype(dtype(x.dtype).accumulator.numpy) for x in arrays]
 
 
 def rounding(of: Any, exact: np.ndarray) -> np.ndarray:
@@ -44,7 +44,7 @@ def agrees(isa: Isa, emit: Emit, op: Op, operands: Sequence[np.ndarray | None], 
     An error is at most four times NumPy's own, `ulps` of the largest element, and what storing in halves costs.
     """
     meaning: Any = op
-    wide = [x if x is None or x.dtype == bool else x.astype(np.float64) for x in operands]
+    wide = [x if x is None or x.dtype.kind in "bi" else x.astype(np.float64) for x in operands]
     with np.errstate(all="ignore"):
         exact = as_results(meaning(*wide))
         single = as_results(meaning(*in_registers(*operands)))
@@ -336,3 +336,31 @@ def test_cotangents_of_halves_in_segments_and_in_bits_apart(isa: Isa, of: Any) -
     bias = rng.standard_normal((2, 130, 150)).astype(np.float32)
     backward(isa, op, q, k, v, None, bias)
     backward(isa, op, *(np.repeat(x, 2, axis=-1)[..., ::2] for x in (q, k, v)))
+
+
+# ------------------------------------------------------------------------------------------ valid keys
+
+
+@EVERY_WIDTH
+@pytest.mark.parametrize("queries", [1, 2, 7, 40])
+@pytest.mark.parametrize("more", [{}, {"mask_kind": "causal"}, {"mask_kind": "sliding_window", "window": 9}], ids=str)
+def test_keys_beyond_the_valid_ones_are_not_read(isa: Isa, queries: int, more: dict[str, Any]) -> None:
+    op = Attention(num_heads=4, num_kv_heads=2, head_dim=8, **more)
+    lengths = np.array([0, 1, 33, 70])
+    q, k, v = operands(op, 4, queries, 70)
+    found = forward(isa, op, q, k, v, None, None, lengths)[0]
+    for x in (k, v):
+        for row, length in zip(x, lengths, strict=True):
+            row[length:] = np.nan
+    (poisoned,) = kernel(attention, op, (q, k, v, None, None, lengths), isa)(q, k, v, None, None, lengths)
+    np.testing.assert_array_equal(poisoned, found)
+
+
+@EVERY_WIDTH
+def test_one_number_of_valid_keys_is_for_all_entries_and_clamped(isa: Isa) -> None:
+    op = Attention(num_heads=2, head_dim=8, mask_kind="causal")
+    q, k, v = operands(op, 3, 5, 20)
+    mask = np.random.default_rng(3).uniform(size=(3, 20)) < 0.7
+    (whole,) = forward(isa, op, q, k, v, mask)
+    for length, expected in ((21, whole), (1 << 40, whole), (-(1 << 40), 0 * whole)):
+        np.testing.assert_array_equal(forward(isa, op, q, k, v, mask, None, np.array(length))[0], expected)

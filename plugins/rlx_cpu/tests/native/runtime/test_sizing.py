@@ -109,6 +109,17 @@ CASES = {
         may_be_none=False,
         few=2,
     ),
+    "attention over valid keys": Case(
+        lambda q, k, v, n: nn.attention(q, k, v, num_heads=3, is_causal=True, key_value_seq_lengths=5 * n),
+        ["f32[2, n, 96]", *["f32[2, 40, 96]"] * 2, "i64[2]"],
+        ways=2,
+        few=2,
+    ),
+    "attention of a token over valid keys": Case(
+        lambda q, k, v, n: nn.attention(q, k, v, num_heads=3, is_causal=True, key_value_seq_lengths=5 * n),
+        ["f32[2, 1, 96]", *["f32[2, n, 96]"] * 2, "i64[2]"],
+        may_be_none=False,
+    ),
     "size": Case(lambda x: rlx.sum(x) * 0 + x.shape[0], ["f32[n]"]),
     "first rows": Case(lambda x: rlx.tanh(x[-2:]) * 2, ["f32[n, 5]"], may_be_none=False),
     "product with an operand": Case(lambda x, w: x @ w, ["f32[n, 64]", "f32[64, 40]"]),

@@ -58,6 +58,9 @@ class CausalAttention:
 class CachedAttention:
     """Self-attention of new tokens to a cache, which is updated with their keys and values first; one for each traced step.
 
+    The new tokens are the last valid keys of the cache, and attention reads no later ones: a step costs as much as the cache
+    has tokens, whatever its capacity.
+
     Args:
         cache: Keys and values f32[batch, max_length, features] of each layer.
         cache_position: Index i64[] of the first new token in the cache.
@@ -84,10 +87,9 @@ class CachedAttention:
         self.query_positions = cache_position + rlx.arange(length)
         self.updated: list[tuple[Any, Any]] = []
         self._cache, self._cache_position, self._left_padding = cache, cache_position, left_padding
-        self._heads: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
-        is_causal = self.key_positions[None, :] <= self.query_positions[:, None]
-        is_token = self.key_positions[None, None, None, :] >= left_padding[:, None, None, None]
-        self._mask = rlx.logical_and(is_token, is_causal[None, None])
+        self._options: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "is_causal": True}
+        self._cached_tokens = cache_position + length
+        self._is_token = self.key_positions[None, None, None, :] >= left_padding[:, None, None, None]
 
     @property
     def positions(self) -> Any:
@@ -120,12 +122,24 @@ class CachedAttention:
         pair = zip(self._cache[layer], (k, v), strict=True)
         keys, values = (nn.update_cache(old, new, self._cache_position) for old, new in pair)
         self.updated.append((keys, values))
-        mask = self._mask
-        if window is not None:
-            mask = rlx.logical_and(mask, window_mask(window, self.query_positions, self.key_positions))
+        mask, valid_keys = self._is_token, self._cached_tokens
+        distance = None if window is None else window - 1
         if sinks is not None:
+            if window is not None:
+                mask = rlx.logical_and(mask, window_mask(window, self.query_positions, self.key_positions))
             keys, values, mask, bias = add_sink(sinks, keys, values, mask, bias)
-        return nn.attention(q, keys, values, mask=mask, bias=bias, **self._heads, **options)
+            distance, valid_keys = None, valid_keys + 1
+        return nn.attention(
+            q,
+            keys,
+            values,
+            mask=mask,
+            bias=bias,
+            window=distance,
+            key_value_seq_lengths=valid_keys,
+            **self._options,
+            **options,
+        )
 
 
 CausalSelfAttention = CausalAttention | CachedAttention

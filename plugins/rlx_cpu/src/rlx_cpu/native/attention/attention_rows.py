@@ -14,9 +14,9 @@ from typing import Final
 
 from attrs import evolve
 
-from rlx_core.codegen.attention import AttentionProblem
+from rlx_core.codegen.attention import POSITION_AXES, AttentionProblem
 from rlx_core.codegen.attention_scores import PlacedAttention
-from rlx_core.codegen.places import Layout
+from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.sizes import layout_sizes, sized_layout
 from rlx_core.codegen.unknown import said
 from rlx_core.ir.dims import Dim, DimBinding
@@ -75,6 +75,8 @@ class AttentionForm:
         strides, known = layout_sizes(self.layout, layout), AttentionProblem.of(self.op, layout)
         if strides is None or not known.keys or max(known.queries, known.keys) > LARGEST:
             return None
+        if few_queries(self.op, layout, self.isa) != few_queries(self.op, self.layout, self.isa):
+            return None
         cut, numbers = self.cut.numbers(known, self.isa)
         products, parts = products_of(known), cut.parts
         if self.partition is not None:
@@ -110,9 +112,32 @@ class AttentionForm:
         return all(is_known(s) for head in heads for s in (head.position, head.feature))
 
 
+def few_queries(op: AttentionOp, layout: Layout, isa: Isa) -> int | None:
+    """Return the number of queries if a form is for this number alone: few queries that read the valid keys where they lie."""
+    placed = PlacedAttention.of(op, layout)
+    queries = placed.problem.queries
+    is_few = placed.lengths is not None and is_known(queries) and 0 < queries <= isa.machine.attention.few_queries
+    return queries if is_few else None
+
+
+def with_queries(op: AttentionOp, layout: Layout, queries: int) -> Layout:
+    """Return a layout for all sizes in which the number of queries is known."""
+
+    def known(place: Place | None) -> Place:
+        assert place is not None, "queries are required"
+        shape = list(place.type.shape)
+        shape[POSITION_AXES[op.layout]] = queries
+        return evolve(place, type=place.type.with_shape(tuple(shape)))
+
+    return Layout((known(layout.operands[Q]), *layout.operands[K:]), (known(layout.results[Q]),))
+
+
 def sized_attention(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> AttentionForm | None:
     """Finds the form of attention, or of its gradient."""
     op, lying, partition = op_of(node, AttentionOp), sized_layout(node, layout), None
+    few = few_queries(op, layout, isa)
+    if few is not None:
+        lying = with_queries(op, lying, few)
     problem, known = AttentionProblem.of(op, lying), AttentionProblem.of(op, layout)
     is_backward = isinstance(op, AttentionBackward)
     if not problem.width or (is_backward and not problem.features):
@@ -137,5 +162,5 @@ def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, 
 
 for op, emit in ((Attention, attention), (AttentionBackward, attention_backward)):
     native.register(
-        op, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes, writes_strides=True, sized=sized_attention
+        op, dtypes="f16 bf16 f32 f64 i64 bool", when=fitting_dtypes, writes_strides=True, sized=sized_attention
     )(emit)

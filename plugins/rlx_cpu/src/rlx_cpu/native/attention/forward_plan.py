@@ -52,7 +52,9 @@ class ForwardPlan(AttentionPlan):
     def values(self) -> ByPosition:
         """The values of a head as the right side of a product."""
         p = self.problem
-        return ByPosition(self.words, self.operand(V), p.keys, p.width, self.cut.outputs, self.cut.rows.pieces)
+        # A form for few queries has one tile, although that is not a number of its cut.
+        tiles = 1 if self.reads_keys and self.placed.lengths is not None else self.cut.rows.pieces
+        return ByPosition(self.words, self.operand(V), p.keys, p.width, self.cut.outputs, tiles)
 
     # -------------------------------------------------------------------------------------- memory
 

@@ -74,18 +74,21 @@ class Forward:
             keys = offset(b, k, (batch, k_at.batch), (kv_head, k_at.head))
             values = offset(b, v, (batch, v_at.batch), (kv_head, v_at.head))
             which = b.add(times(b, batch, p.kv_heads), kv_head)
+            valid = logits.valid(b, batch)
             with b.if_then(b.icmp_signed("!=", packed_head.value(b), which)):
                 if not plan.reads_keys:
                     by = (k_at.feature, k_at.position)
-                    pack_head(b, plan.words, keys, by, thread_memory, plan.cut.panels, p.features, p.keys)
-                plan.values.ready(b, values, packed_values)
+                    pack_head(
+                        b, plan.words, keys, by, thread_memory, plan.cut.panels, p.features, p.keys, columns_end=valid
+                    )
+                plan.values.ready(b, values, packed_values, end=valid)
                 packed_head.set(b, which)
             values = values if plan.values.is_direct else packed_values
             with counting(b, *pieces_of(b, row_item, plan.cut.group, plan.cut.rows.pieces)) as piece:
                 first = start_of(b, plan.cut.rows, piece)
                 for rows in by_size(b, plan.cut.rows, piece):
                     tile = AttentionTile(
-                        ScoreRows(batch, head, first), rows,
+                        ScoreRows(batch, head, first, valid), rows,
                         offset(b, q, (batch, q_at.batch), (head, q_at.head), (first, q_at.position)),
                         keys if plan.reads_keys else thread_memory, values,
                         offset(b, out, (batch, out_at.batch), (head, out_at.head), (first, out_at.position)),
@@ -100,7 +103,7 @@ class Forward:
         if plan.copies_queries:
             copy_rows(b, plan.words, tile.q, plan.operand(Q), tile.queries, tile.rows, p.features)
             tile = evolve(tile, q=tile.queries)
-        low, high = logits.visible(b, tile.score_rows.first, tile.rows)
+        low, high = logits.visible(b, tile.score_rows.first, tile.rows, tile.score_rows.valid)
         with counting(b, 0, plan.cut.panels.pieces, plan.cut.block) as panel:
             panel_end = least(b, b.add(panel, sized(b, plan.cut.block)), sized(b, plan.cut.panels.pieces))
             first_key = times(b, start_of(b, plan.cut.panels, panel), lanes)

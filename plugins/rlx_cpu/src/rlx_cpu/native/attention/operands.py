@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Final
 
 from rlx_core.codegen.attention import HeadStrides
@@ -48,7 +49,8 @@ class ByPosition:
     def is_direct(self) -> bool:
         sizes = self.simd.isa.machine.attention
         if not is_known(self.positions):
-            return self.strides.feature == self.words.stored.itemsize and self.strides.position < FAR_NBYTES
+            is_near = self.strides.position < FAR_NBYTES or (is_known(self.tiles) and self.tiles == 1)
+            return self.strides.feature == self.words.stored.itemsize and is_near
         is_spread = self.positions * self.strides.position >= sizes.spread_nbytes and self.tiles >= sizes.packing_tiles
         return self.strides.feature == self.words.stored.itemsize and not is_spread
 
@@ -87,12 +89,14 @@ class ByPosition:
         align = self.words.stored.itemsize if self.is_direct else self.simd.nbytes
         return Right(self.stride(vectors), align, self.is_partial, self.makes_words)
 
-    def ready(self, b: ir.IRBuilder, head: ir.LlvmValue, memory: ir.LlvmValue) -> ir.LlvmValue:
-        """The head where products read it; packed into `memory` if need be."""
+    def ready(
+        self, b: ir.IRBuilder, head: ir.LlvmValue, memory: ir.LlvmValue, end: ir.LlvmValue | None = None
+    ) -> ir.LlvmValue:
+        """The head where products read it; packed into `memory` if need be, up to the position `end` at least."""
         if self.is_direct:
             return head
         by = (self.strides.position, self.strides.feature)
-        pack_head(b, self.words, head, by, memory, self.panels, self.positions, self.features)
+        pack_head(b, self.words, head, by, memory, self.panels, self.positions, self.features, depth_end=end)
         return memory
 
     def panel(
@@ -114,11 +118,17 @@ def pack_head(
     panels: Cut,
     depth: int,
     columns: int,
+    *,
+    depth_end: ir.LlvmValue | None = None,
+    columns_end: ir.LlvmValue | None = None,
 ) -> None:
-    """A matrix `[depth, columns]` with any strides as panels."""
-    packing = PanelPacking(b, words, depth, strides, columns)
+    """A matrix `[depth, columns]` with any strides as panels; rows and columns from the ends on may be left out."""
+    packing = PanelPacking(b, words, depth, strides, columns, depth_end)
     with counting(b, 0, panels.pieces) as panel:
-        packing.pack(source, offset(b, packed, (start_of(b, panels, panel), words.nbytes * depth)), panels, panel)
+        start = start_of(b, panels, panel)
+        is_read = None if columns_end is None else b.icmp_signed("<", times(b, start, words.simd.lanes), columns_end)
+        with nullcontext() if is_read is None else b.if_then(is_read):
+            packing.pack(source, offset(b, packed, (start, words.nbytes * depth)), panels, panel)
 
 
 def copy_rows(

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
-from rlx_core.codegen.loops import Apply, Const, Index, Load, Scalar
-from rlx_core.ir.dtypes import bool_
+from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention, length_stride
+from rlx_core.codegen.loops import Apply, Bound, Const, Index, Load, Scalar
+from rlx_core.ir.dtypes import bool_, i64
 from rlx_core.ir.graph import Node
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, least, register_type
+from rlx_cpu.native.llvm.build import I32, I64, least, most, register_type
 from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at
 from rlx_cpu.native.llvm.sizes import is_known, sized
@@ -28,16 +28,17 @@ from rlx_cpu.native.scalars.table import NATIVE
 def fitting_dtypes(node: Node) -> bool:
     q = node.operands[0]
     assert q is not None, "queries are required"
-    return all(v.dtype is bool_ or v.dtype.accumulator is q.dtype.accumulator for v in node.present())
+    return all(v.dtype in (bool_, i64) or v.dtype.accumulator is q.dtype.accumulator for v in node.present())
 
 
 @frozen(eq=False)
 class ScoreRows:
-    """A range of rows of scores: batch entry, head, and first query."""
+    """A range of rows of scores: batch entry, head, and first query; and the number of valid keys, if that is an operand."""
 
     batch: ir.LlvmValue
     head: ir.LlvmValue
     first: ir.LlvmValue
+    valid: ir.LlvmValue | None = None
 
 
 @frozen(eq=False)
@@ -52,11 +53,26 @@ class Logits:
     simd: Simd
     buffers: ir.LlvmValue
 
+    def valid(self, b: ir.IRBuilder, batch: ir.LlvmValue) -> ir.LlvmValue | None:
+        """The number of valid keys of an entry of the batch, at most all; `None` if it is no operand."""
+        number = self.problem.lengths
+        if number is None:
+            return None
+        place = offset(b, pointer_at(b, self.buffers, number), (batch, length_stride(self.problem.place(number))))
+        length = b.load(place, typ=I64, align=8)
+        return most(b, least(b, length, sized(b, self.problem.sizes[KEY])), index(0))
+
     def visible(
-        self, b: ir.IRBuilder, first: ir.LlvmValue, rows: ir.LlvmValue | int
+        self, b: ir.IRBuilder, first: ir.LlvmValue, rows: ir.LlvmValue | int, valid: ir.LlvmValue | None = None
     ) -> tuple[ir.LlvmValue, ir.LlvmValue]:
-        """The keys that one of `rows` queries from `first` on may see, by position alone."""
+        """The keys that one of `rows` queries from `first` on may see, by position and the number of valid keys alone."""
         keys, shift, window = self.problem.sizes[KEY], self.problem.offset, self.problem.op.window
+        if valid is not None:
+            if not self.problem.is_positional:
+                return index(0), valid
+            last = b.add(first, b.sub(valid, sized(b, self.problem.sizes[QUERY])))
+            high = least(b, b.add(last, index(rows) if isinstance(rows, int) else rows), valid)
+            return index(0) if window is None else b.sub(last, index(window)), high
         if shift is None:
             return index(0), sized(b, keys)
         behind = b.add(first, index(rows) if isinstance(rows, int) else rows)
@@ -71,7 +87,12 @@ class Logits:
         terms, known = scores.kernel.values, {scores.element: u}
         indices = {BATCH: rows.batch, HEAD: rows.head, QUERY: b.add(rows.first, row), KEY: key}
         for number, term in enumerate(terms):
-            if isinstance(term, Apply):
+            if isinstance(term, Bound):
+                assert rows.valid is not None, "only the number of valid keys is clamped"
+                known[number] = self._in_every_lane(b, rows.valid)
+            elif isinstance(term, Load) and term.buffer == self.problem.lengths:
+                continue  # it is in the rows, clamped
+            elif isinstance(term, Apply):
                 args = [known[a] for a in term.args]
                 known[number] = NATIVE.apply(b, term.op, [terms[a].dtype for a in term.args], args)
             elif number != scores.element:
@@ -101,11 +122,14 @@ class Logits:
 
     def _position(self, b: ir.IRBuilder, term: Index, here: ir.LlvmValue) -> ir.LlvmValue:
         """The position of a query in every lane, or of a key a lane."""
-        integer, place = self._integer, b.add(here, sized(b, term.offset))
-        position = self.simd.splat(b, b.trunc(place, I32) if integer is I32 else place)
+        position = self._in_every_lane(b, b.add(here, sized(b, term.offset)))
         if term.axis != KEY:
             return position
-        return b.add(position, ir.LlvmConstant(ir.VectorType(integer, self.simd.lanes), list(range(self.simd.lanes))))
+        lanes = ir.VectorType(self._integer, self.simd.lanes)
+        return b.add(position, ir.LlvmConstant(lanes, list(range(self.simd.lanes))))
+
+    def _in_every_lane(self, b: ir.IRBuilder, position: ir.LlvmValue) -> ir.LlvmValue:
+        return self.simd.splat(b, b.trunc(position, I32) if self._integer is I32 else position)
 
     def _load(self, b: ir.IRBuilder, term: Load, indices: Mapping[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A vector of a mask or bias; keys beyond the last repeat the last."""

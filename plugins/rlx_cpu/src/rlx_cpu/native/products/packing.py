@@ -26,6 +26,7 @@ class PanelPacking:
         depth: Elements along k.
         strides: In bytes, along k and along n.
         columns: Columns of B in all; those beyond become zeros.
+        end: Steps of k from this one on may be left out.
     """
 
     b: ir.IRBuilder
@@ -33,6 +34,7 @@ class PanelPacking:
     depth: int
     strides: tuple[int, int]
     columns: int
+    end: ir.LlvmValue | None = None
 
     def pack(self, source: ir.LlvmValue, packed: ir.LlvmValue, panels: Cut, panel: ir.LlvmValue) -> None:
         """Copy `[depth, vectors · lanes]` of B into a panel.
@@ -66,7 +68,8 @@ class PanelPacking:
         is_full = self.columns % simd.lanes == 0
         inside = [None if is_full else simd.below(b, start, sized(b, self.columns)) for start in starts]
         for low, high, is_whole in _word_ranges(words, 0, self.depth):
-            with counting(b, low, high) as k:
+            is_cut = self.end is not None and words.per_word == 1
+            with counting(b, low, least(b, sized(b, high), self.end) if is_cut else high) as k:
                 left = offset(b, source, (k, by_k * words.per_word))
                 place = offset(b, packed, (k, len(starts) * words.nbytes))
                 line = [
