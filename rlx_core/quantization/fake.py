@@ -138,7 +138,7 @@ def learned_scale_quantize(
     z = rlx.stop_gradient(exact) / steps
     codes = _rounded(z, limit)
     is_inside = _is_inside(z, limit)
-    shared = product(n for i, n in enumerate(data.shape) if i not in axes)
+    shared = product([n for i, n in enumerate(data.shape) if i not in axes])
     gain = 1 / rlx.sqrt(rlx.astype(rlx.asarray(shared * limit), wide)) if flag("grad_scale", grad_scale) else 1
     # The derivatives of this sum are the stated ones, in both modes; outside of the range, the code is sign(z)·q.
     surrogate = is_inside * exact + gain * (codes - is_inside * z) * learned

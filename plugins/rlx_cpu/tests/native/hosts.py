@@ -13,6 +13,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from rlx_cpu.native.llvm.background import drain
 from rlx_cpu.native.llvm.host import BASELINE, Host, assuming_host, host_from, this_host
 from rlx_cpu.native.llvm.isa import Isa, available
 
@@ -118,6 +119,7 @@ def made_for(row: Row, name: str | None = None) -> Iterator[Isa]:
     if row.host.arch != this_host().arch:
         yield evolve(isa, cpu=row.host.cpu)
         return
+    drain()  # what is compiled in the background is code for this machine
     with assuming_host(row.host):
         yield isa
 

@@ -138,7 +138,7 @@ class Words:
         wide = ir.VectorType(I32, count or self.simd.lanes)
         if self.is_integer:
             first = self.stored.load_bits(b, place, mask, align, count)
-            second = constant(first.type, 0)
+            second: ir.LlvmValue = constant(first.type, 0)
             if is_whole:
                 second = self.stored.load_bits(b, offset(b, place, by_k), mask, align, count)
             order = [lane for i in range(wide.count) for lane in (i, wide.count + i)]

@@ -68,8 +68,8 @@ class PanelPacking:
         is_full = self.columns % simd.lanes == 0
         inside = [None if is_full else simd.below(b, start, sized(b, self.columns)) for start in starts]
         for low, high, is_whole in _word_ranges(words, 0, self.depth):
-            is_cut = self.end is not None and words.per_word == 1
-            with counting(b, low, least(b, sized(b, high), self.end) if is_cut else high) as k:
+            end = self.end if words.per_word == 1 else None
+            with counting(b, low, high if end is None else least(b, sized(b, high), end)) as k:
                 left = offset(b, source, (k, by_k * words.per_word))
                 place = offset(b, packed, (k, len(starts) * words.nbytes))
                 line = [
