@@ -51,7 +51,7 @@ BOUNDED = {
         "rlx_core/ops/convolution/channels_last.py": "_by_phases.joined",
     },
     "half as many each time": {
-        "plugins/rlx_cpu/src/rlx_cpu/native/llvm/cuts.py": "_by_value",
+        "plugins/rlx_cpu/src/rlx_cpu/native/llvm/cuts.py": "by_value",
         "rlx_core/functions/control/associative.py": "associative_scan.running",
         "rlx_core/functions/control/choices.py": "switch.among",
     },
@@ -117,6 +117,7 @@ BOUNDED = {
         "rlx_core/ops/array_creation.py": "asarray",
         "plugins/rlx_cpu/src/rlx_cpu/native/movement/mover.py": "Mover._nest",
         "plugins/rlx_cpu/src/rlx_cpu/native/loops/nests.py": "Loops._rows_outside Loops._over",
+        "plugins/rlx_cpu/src/rlx_cpu/native/loops/panels.py": "PanelLoops._copies PanelLoops._rows PanelLoops._written_out",
     },
     "one more call, for the simpler case": {
         "rlx_core/ir/dtypes.py": "_join_real_complex promote",

@@ -112,9 +112,9 @@ class Words:
             return self.simd.load_scalar(b, place, align=self.align)
         if self.is_integer:
             halves = [place, offset(b, place, by_k)] if is_whole else [place]
-            low, *rest = (self._half(b, b.load(p, typ=self.stored.element, align=self.align)) for p in halves)
+            low, *second = (self._half(b, b.load(p, typ=self.stored.element, align=self.align)) for p in halves)
             low = b.zext(low, I32)
-            return b.or_(low, b.shl(b.zext(rest[0], I32), ir.LlvmConstant(I32, 16))) if rest else low
+            return b.or_(low, b.shl(b.zext(second[0], I32), ir.LlvmConstant(I32, 16))) if second else low
         low = b.zext(b.load(place, typ=I16, align=2), I32)
         if not is_whole:
             return b.bitcast(low, FLOAT)

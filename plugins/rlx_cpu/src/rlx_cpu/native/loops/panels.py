@@ -116,13 +116,13 @@ class PanelLoops:
     @property
     def _read(self) -> list[int]:
         """The values that stores need, in the order of their numbers."""
-        waiting, found = [store.value for store in self.kernel.stores], set[int]()
+        waiting, numbers = [store.value for store in self.kernel.stores], set[int]()
         while waiting:
             number = waiting.pop()
-            if number not in found:
-                found.add(number)
+            if number not in numbers:
+                numbers.add(number)
                 waiting += operands_of(self.kernel.values[number])
-        return sorted(found)
+        return sorted(numbers)
 
     def _copies(self, axes: Sequence[int]) -> int:
         """Return how many steps of the first axis are written out in one round of its loop."""
