@@ -126,6 +126,7 @@ def test_an_unsupported_architecture_names_the_supported_ones(tmp_path: Path) ->
     ("metadata", "fact"),
     [
         ({"llama.expert_count": 8}, "mixtures of experts"),
+        ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.attn_factor": 0.5}, "attn_factor"),
         ({"llama.rope.scaling.type": "longrope"}, "rope_type"),
         ({"llama.block_count": 10**6}, "num_hidden_layers"),
         ({"llama.attention.head_count_kv": [2, 2]}, "num_key_value_heads"),
@@ -164,8 +165,8 @@ def test_norms_in_blocks_are_decoded_and_an_unknown_type_is_refused(tmp_path: Pa
     data = path.read_bytes()
     name = b"output_norm.weight" + b"\1\0\0\0" + (256).to_bytes(8, "little")
     assert data.count(name + b"\x08") == 1
-    path.write_bytes(data.replace(name + b"\x08", name + b"\x10"))
-    with pytest.raises(UnsupportedError, match="has the type 16"):
+    path.write_bytes(data.replace(name + b"\x08", name + b"\x09"))
+    with pytest.raises(UnsupportedError, match="has the type 9"):
         rlx.load(path)
 
 

@@ -49,6 +49,9 @@ def import_file(path: Path, host: PluginHost) -> PretrainedModel:
     architecture = build_architecture(model_type, config, "load")
     if file.metadata.get(f"{label}.expert_count"):
         config.faults.append(Fact(f"{label}.expert_count", "mixtures of experts"))
+    config.faults += [
+        Fact(key, value) for key, value in unread_scaling(file.metadata, f"{label}.rope.scaling.").items()
+    ]
     if config.faults:
         raise unsupported_options("load", model_type, [*config.faults, Fact("file", path)])
     parameters = _parameters(file, names, config, architecture, path)
@@ -123,6 +126,18 @@ def config_values(file: GgufFile, label: str) -> dict[str, Any]:
         values["sliding_window"] = values["sliding_window"] or 4096
         values["query_pre_attn_scalar"] = _gemma2_scalar(values)
     return {**values, "model_type": model_type}
+
+
+def unread_scaling(metadata: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the options of scaled rope that would change results and have no counterpart; a factor of 1 changes none."""
+    read_here = {*ROPE_OPTIONS, "rope.scaling.finetuned"}
+    return {
+        key: value
+        for key, value in metadata.items()
+        if key.startswith(prefix)
+        and f"rope.scaling.{key.removeprefix(prefix)}" not in read_here
+        and value not in (0, 1)
+    }
 
 
 def _tokens(metadata: Mapping[str, Any]) -> dict[str, Any]:
