@@ -155,7 +155,7 @@ class Attention(AttentionOp):
             v if v is None else fold_scores_operand(v, b, size, own_batch, is_mask=i == 0)
             for i, (v, b) in enumerate(zip(x[3:5], is_batched[3:5], strict=True))
         ]
-        if len(x) > 5:
+        if len(x) > 5 and x[5] is not None:
             extras.append(fold_lengths(x[5], is_batched[5], size, own_batch))
         y = self(*qkv, *extras)
         return reshape(y, (size, own_batch, *y.shape[1:]))

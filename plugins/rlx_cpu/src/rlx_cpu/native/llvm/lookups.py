@@ -28,11 +28,11 @@ def shuffle_of(isa: Isa) -> str | None:
     return "llvm.x86.ssse3.pshuf.b.128" if isa.vector_bytes in PERMUTES else None
 
 
-def has_lookup(isa: Isa, dtype: DType, entries: int) -> bool:
-    """Return whether an instruction set looks up in a table of so many entries, which fills whole registers."""
+def has_lookup(isa: Isa, dtype: DType, entries: int, lanes: int) -> bool:
+    """Return whether a set looks up vectors of so many lanes in a table of so many entries, which fills whole registers."""
     if dtype.itemsize == 1 and dtype.is_integer:
-        return entries == BYTES and shuffle_of(isa) is not None
-    is_permuted = isa.arch == "x86_64" and isa.vector_bytes in PERMUTES
+        return entries == BYTES and lanes <= BYTES and shuffle_of(isa) is not None
+    is_permuted = isa.arch == "x86_64" and isa.vector_bytes in PERMUTES and lanes == isa.lanes(f32)
     return dtype is f32 and is_permuted and entries in (isa.lanes(f32), BYTES)
 
 

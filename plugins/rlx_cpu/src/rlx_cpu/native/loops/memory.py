@@ -118,7 +118,7 @@ class KernelBuffers:
         bound = self.shape.kernel.values[number]
         if stride != term.dtype.itemsize or not isinstance(bound, Bound) or not is_known(bound.size):
             return None
-        return bound.size if has_lookup(self.shape.isa, term.dtype, bound.size) else None
+        return bound.size if has_lookup(self.shape.isa, term.dtype, bound.size, self.shape.lanes) else None
 
     def is_paired(self, access: Load | Store) -> bool:
         """Return whether an access is of one part of complex elements that lie one after another."""
