@@ -68,24 +68,15 @@ class Affine:
         return () if self.axis is None else ((self.axis, self.scale), *self.more)
 
 
-@frozen
-class Progression:
-    """The elements `start + step·index[axis]` of an array of integers or bools."""
-
-    axis: int
-    start: int
-    step: int
-
-
-def progression_of(array: np.ndarray) -> Progression | None:
-    """Return the progression that the elements of an array of more than one element are, if they are one."""
+def progression_of(array: np.ndarray) -> tuple[int, int, int] | None:
+    """Return (axis, start, step) if the elements of an array of integers or bools are `start + step·index[axis]`."""
     axes = [axis for axis, size in enumerate(array.shape) if size != 1]
     if array.dtype.kind not in "biu" or len(axes) != 1:
         return None
     line = [int(number) for number in array.reshape(-1)]
     start, step = line[0], line[1] - line[0]
     is_one = line == [start + step * i for i in range(len(line))] and -(2**63) <= start < 2**63
-    return Progression(axes[0], start, step) if is_one else None
+    return (axes[0], start, step) if is_one else None
 
 
 Place = tuple[Affine, ...]
@@ -310,7 +301,8 @@ class _Walk:
         progression = progression_of(array)
         if progression is None:
             raise NoFormula("constants that are single numbers or progressions of integers")
-        return self._cast(self._multiple(place[progression.axis], progression.start, progression.step), dtype)
+        axis, start, step = progression
+        return self._cast(self._multiple(place[axis], start, step), dtype)
 
     def _iota(self, op: Iota, place: Place) -> int:
         return self._cast(self._multiple(place[normalize_axis(op.axis, len(place))], 0, 1), op.dtype)
