@@ -124,10 +124,10 @@ test-models: $(VENV)/.models ## ONNX's 1,884 node tests, and models of other sys
 
 MODELS ?= 200000
 fuzz-onnx: $(VENV)/.test ## MODELS=200000 ONNX models with bytes and fields changed: each is read or refused by name; SEED=N: others
-	cd plugins/rlx_onnx/tests && $(abspath $(BIN))/python onnx_mutations.py $(MODELS) $(SEED)
+	cd plugins/rlx_onnx/tests && PYTHONPATH=$(abspath tests/testing) $(abspath $(BIN))/python onnx_mutations.py $(MODELS) $(SEED)
 
 fuzz-gguf: $(VENV)/.test ## MODELS=200000 GGUF files with bytes and fields changed: each is read or refused by name; SEED=N: others
-	cd plugins/rlx_models/tests && $(abspath $(BIN))/python gguf_mutations.py $(MODELS) $(SEED)
+	cd plugins/rlx_models/tests && PYTHONPATH=$(abspath tests/testing) $(abspath $(BIN))/python gguf_mutations.py $(MODELS) $(SEED)
 
 SECONDS ?= 300
 fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what fails is reduced and kept in tests/fuzz/cases

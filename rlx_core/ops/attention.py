@@ -52,7 +52,7 @@ class Attention(AttentionOp):
     Lengths are the numbers of valid keys, for each entry of the batch or for all: key j is visible only if j < length. Under
     the mask kinds `causal` and `sliding_window` queries are aligned at the end of the valid keys: key j is visible to query i
     iff j <= i + length - s, and within the window before that position. A length below 0 is 0, and one above t is t. Without a
-    valid key `empty_row` applies. Lengths are read at run time: targets end their loops over keys there.
+    valid key `empty_row` applies. Lengths are read at run time: on CPUs loops over keys end there.
 
     Attributes:
         num_heads: Query heads.

@@ -119,25 +119,33 @@ def quantized_conv(
 def integer_matmul(x: Any, w: Any, x_zero_point: Any, w_zero_point: Any) -> Any:
     """Return `Σ (x - x_zero_point)(w - w_zero_point)` in i32, exact modulo 2^32.
 
-    The codes themselves are multiplied, so that the kernel reads bytes; sums of rows and of columns account for zero points.
+    The codes themselves are multiplied, as i8, so that the kernel reads bytes; sums of rows and columns account for zero points.
 
     Args:
+        x, w: Codes `i8` or `u8`, matrices or batches of them.
         x_zero_point: `[]`, or `[.., m, 1]`.
         w_zero_point: `[]`, or `[.., 1, n]`.
     """
-    sums = rlx.matmul(x, w, acc_dtype=i32)
-    points = [None if _is_zero(each) else rlx.astype(each, i32) for each in (x_zero_point, w_zero_point)]
-    left, right = points
-    columns = None if left is None else rlx.sum(less(w, right), axis=-2, keepdims=True, dtype=i32)
-    if right is not None:
-        sums = sums - right * rlx.sum(x, axis=-1, keepdims=True, dtype=i32)
-    return sums if columns is None else sums - left * columns
+    (left, p), (right, q) = _signed(x, x_zero_point), _signed(w, w_zero_point)
+    sums = rlx.matmul(left, right, acc_dtype=i32)
+    columns = None if _is_zero(p) else rlx.sum(less(right, q), axis=-2, keepdims=True, dtype=i32)
+    if not _is_zero(q):
+        sums = sums - rlx.astype(q, i32) * rlx.sum(left, axis=-1, keepdims=True, dtype=i32)
+    return sums if columns is None else sums - rlx.astype(p, i32) * columns
+
+
+def _signed(codes: Any, zero_point: Any) -> tuple[Any, Any]:
+    """Return codes as i8, and the zero point of these; the difference is the same."""
+    if dtype_of(codes.dtype) is i8:
+        return codes, zero_point
+    moved = less(zero_point, 128) if isinstance(zero_point, rlx.Value) else np.asarray(zero_point, np.int32) - 128
+    return rlx.astype(rlx.bitwise_xor(codes, np.uint8(128)), i8), moved
 
 
 def less(x: Any, zero_point: Any) -> Any:
     """Return `x - zero_point` in i32."""
     wide = rlx.astype(x, i32)
-    return wide if zero_point is None or _is_zero(zero_point) else wide - rlx.astype(zero_point, i32)
+    return wide if _is_zero(zero_point) else wide - rlx.astype(zero_point, i32)
 
 
 def _is_zero(zero_point: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -272,7 +273,8 @@ def test_an_alignment_is_a_power_of_two(tmp_path: Path) -> None:
 def test_changed_files_are_read_or_refused(count: int) -> None:
     """In a process of its own, because what it looks for is also the end of that process."""
     program = Path(__file__).with_name("gguf_mutations.py")
+    shared = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     found = subprocess.run(
-        [sys.executable, str(program), str(count), "11"], capture_output=True, text=True, check=False
+        [sys.executable, str(program), str(count), "11"], capture_output=True, text=True, check=False, env=shared
     )
     assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-1000:]

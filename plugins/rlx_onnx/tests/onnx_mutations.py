@@ -6,28 +6,19 @@ operations, so that what follows from an attribute or a size that lies is reache
 
 from __future__ import annotations
 
-import mmap
-import os
-import resource
-import signal
 import sys
-import time
-import traceback
-import warnings
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
+from mutation_runs import count_faults, outcome
 from onnx import helper
 from onnx_graphs import model, node
 
-from rlx_core.errors import RlxError
 from rlx_onnx import load
 
-SECONDS = 20  # of the processor, so that a busy machine finds no faults
 SLICED = {"s": [0], "e": [3], "a": [1], "p": [0, 1, 0, 1], "t": [1, 2], "u": [2, 1, 1], "r": [-1]}
 NUMBERS = (0, 1, -1, 2, 3, 7, 64, 2**15, 2**20, 2**31 - 1, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
 
@@ -302,79 +293,20 @@ def _change(message: Any, field: Any, value: Any, rng: np.random.Generator, mess
         setattr(message, field.name, new)
 
 
-class TooSlow(BaseException):
-    """A model took longer to read than it may."""
-
-
-def read(data: bytes) -> str:
+def outcome_of(data: bytes) -> str:
     """What becomes of a model: `read`, `refused`, or the fault."""
-
-    def late(signum: int, frame: Any) -> None:
-        raise TooSlow
-
-    before = signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    try:
-        try:
-            proto = onnx.ModelProto.FromString(data)
-        except DecodeError:
-            return "refused"
-        load(proto)
-        return "read"
-    except RlxError:
-        return "refused"
-    except TooSlow:
-        return f"more than {SECONDS} s"
-    except BaseException:  # noqa: BLE001 - whatever it is, it is what is looked for
-        return traceback.format_exc()
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+    return outcome(lambda: load(onnx.ModelProto.FromString(data)), DecodeError)
 
 
 def main(count: int, seed: int) -> int:
     """Read so many in processes of their own; the number of faults, an end of a process among them."""
-    given, kinds, faults, begun = seeds(), Counter[str](), 0, time.perf_counter()
+    given = seeds()
     load(onnx.ModelProto.FromString(given[0]))  # what is imported on first use is there in every child
-    at = mmap.mmap(-1, 8)
-    number = 0
-    while number < count:
-        ours, theirs = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(ours)
-            _work(given, seed, range(number, count), at, theirs)
-        os.close(theirs)
-        with os.fdopen(ours) as said:
-            for line in said:
-                kind, _, words = line.partition(" ")
-                kinds[kind] += 1
-                if kind == "fault":
-                    faults += 1
-                    print(f"seed {seed}, number {words}".replace("\x00", "\n"), flush=True)
-        _, status = os.waitpid(child, 0)
-        last = int.from_bytes(at[:8], "little")
-        if os.WIFSIGNALED(status) or os.WEXITSTATUS(status):
-            faults += 1
-            kinds["ended"] += 1
-            print(f"seed {seed}, number {last}: the process ended ({status})", flush=True)
-        number = last + 1
-    print(f"{count} models in {time.perf_counter() - begun:.0f} s: {dict(kinds)}")
-    return faults
 
+    def changed(number: int) -> str:
+        return outcome_of(mutated(given[number % len(given)], np.random.default_rng((seed, number))))
 
-def _work(given: list[bytes], seed: int, numbers: range, at: mmap.mmap, said: int) -> None:
-    """Read models, writing what becomes of each."""
-    resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
-    warnings.simplefilter("ignore")
-    with os.fdopen(said, "w") as out:
-        for number in numbers:
-            at[:8] = number.to_bytes(8, "little")
-            found = read(mutated(given[number % len(given)], np.random.default_rng((seed, number))))
-            words = "" if found in ("read", "refused") else f"{number}:\x00" + found.replace("\n", "\x00")
-            out.write(f"{found if not words else 'fault'} {words}\n")
-            out.flush()
-    os._exit(0)
+    return count_faults(changed, count, seed, memory=12 << 30)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from onnx import TensorProto
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.quantization.products import integer_matmul, less
 from rlx_onnx.handlers.conversions import SIGNED, WIDTHS, coded, element_of
 from rlx_onnx.handlers.convolution import integer_conv
 from rlx_onnx.reading.tensors import DTYPES
@@ -97,31 +98,14 @@ def dynamic_quantize(node: OnnxNode, x: Any) -> Any:
     return rlx.astype(rlx.astype(y, rlx.i32), rlx.u8), scale, rlx.astype(rlx.astype(zero, rlx.i32), rlx.u8)
 
 
-def _signed(x: Any, zero: Any, *, rows: bool) -> tuple[Any, Any]:
-    """Return codes as i8, and the zero point of those as i32, which may be one for each row or column; `None` if it is 0."""
-    dtype = dtype_of(x.dtype)
-    assert dtype in (rlx.i8, rlx.u8), "the checker of ONNX allows no others"
-    point = None if zero is None else rlx.astype(zero, rlx.i32)
-    if dtype is rlx.u8:
-        x = rlx.astype(rlx.bitwise_xor(x, np.uint8(128)), rlx.i8)
-        point = np.int32(-128) if point is None else point - 128
-    if point is None or (isinstance(point, np.ndarray) and not point.any()):
-        return x, None
-    is_column = rows and point.ndim == 1 and point.shape[0] != 1
-    return x, rlx.expand_dims(point, axis=-1) if is_column and x.ndim > 1 else point
-
-
 def exact_product(a: Any, a_zero: Any, b: Any, b_zero: Any) -> Any:
-    """Return (a - a_zero) @ (b - b_zero) as i32, modulo 2^32: the product of the codes, corrected by the zero points."""
-    (a, p), (b, q) = _signed(a, a_zero, rows=True), _signed(b, b_zero, rows=False)
+    """Return (a - a_zero) @ (b - b_zero) as i32, modulo 2^32; zero points may be one for each row of a and each column of b."""
+    left: Any
+    left, right = (np.int32(0) if zero is None else zero for zero in (a_zero, b_zero))
     if min(a.ndim, b.ndim) < 2:
-        left, right = (rlx.astype(x, rlx.i32) for x in (a, b))
-        return rlx.matmul(left if p is None else left - p, right if q is None else right - q)
-    y = rlx.matmul(a, b, acc_dtype=rlx.i32)
-    columns = None if p is None else rlx.sum(rlx.astype(b, rlx.i32), axis=-2, keepdims=True)
-    if p is not None:
-        y = y - p * (columns if q is None else columns - q * b.shape[-2])
-    return y if q is None else y - q * rlx.sum(rlx.astype(a, rlx.i32), axis=-1, keepdims=True)
+        return rlx.matmul(less(a, left), less(b, right))
+    is_column = left.ndim == 1 and left.shape[0] != 1
+    return integer_matmul(a, b, rlx.expand_dims(left, axis=-1) if is_column else left, right)
 
 
 @handles("MatMulInteger")

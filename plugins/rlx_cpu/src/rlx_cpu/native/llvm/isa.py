@@ -55,7 +55,7 @@ class Isa:
         return "avx512bf16" in self.needs
 
     @property
-    def multiplies_i16_pairs(self) -> str | None:
+    def i16_pair_product(self) -> str | None:
         """The intrinsic that multiplies two vectors of pairs of i16 and adds both products of a pair in an i32, if there is one.
 
         Where the processor has VNNI, LLVM makes one instruction of it and of the sum that follows if that is as fast.

@@ -181,7 +181,7 @@ class Words:
     def _dot(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
         """The sum of both products of i16 of each lane."""
         simd = self.simd
-        name = simd.isa.multiplies_i16_pairs
+        name = simd.isa.i16_pair_product
         if name is not None:
             halves = ir.VectorType(I16, 2 * simd.lanes)
             function = declare(b.module, name, simd.vector, [halves, halves])

@@ -14,6 +14,7 @@ from math import prod
 from operator import mul
 
 from rlx_core.codegen.loops import Index, Kernel, operands_of
+from rlx_core.system.locks import lazy
 from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import POINTER, address, counting, index
@@ -35,7 +36,7 @@ UNROLL = 4
 """Rows in one round of the innermost loop, if it is not written out."""
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class PanelLoops:
     """Writes the loops of one part of a kernel.
 
@@ -70,13 +71,13 @@ class PanelLoops:
         for axis in reversed(range(self.part_axes)):
             place[axis] = b.urem(part, index(kernel.extents[axis]))
             part = b.udiv(part, index(kernel.extents[axis]))
-        axes, full = range(self.part_axes, shape.lane), shape.size // shape.lanes * shape.lanes
+        full = shape.size // shape.lanes * shape.lanes
         for index_of_part in self._written_out(place, self._axes_of_cases):
             if full:
                 with counting(b, 0, full, shape.lanes) as column:
-                    self._rows(values, axes, Position({**index_of_part, shape.lane: column}, shape.lanes), {})
+                    self._rows(values, 0, Position({**index_of_part, shape.lane: column}, shape.lanes), {})
             if full < shape.size:
-                self._rows(values, axes, Position({**index_of_part, shape.lane: index(full)}, shape.size - full), {})
+                self._rows(values, 0, Position({**index_of_part, shape.lane: index(full)}, shape.size - full), {})
 
     @property
     def _axes_of_cases(self) -> tuple[int, ...]:
@@ -93,36 +94,39 @@ class PanelLoops:
         for position in by_value(self.builder, place[axis], 0, self.kernel.extents[axis] - 1):
             yield from self._written_out({**place, axis: index(position)}, others)
 
-    def _rows(
-        self, values: KernelValues, axes: Sequence[int], position: Position, known: dict[int, ir.LlvmValue]
-    ) -> None:
-        """Emit the loops over `axes`, after the values that vary along none of them."""
-        b, kernel, known = self.builder, self.kernel, dict(known)
-        varying = [kernel.varies_along(axis) for axis in axes]
-        for number in self._read:
-            if not any(varies[number] for varies in varying):
-                values.value(number, position, known)
-        if not axes:
-            for store in kernel.stores:
-                values.memory.store(store, position, known[store.value])
-            return
-        axis, *inner = axes
-        size, copies = kernel.extents[axis], self._copies(axes)
-        with nullcontext(index(0)) if copies == size else counting(b, 0, size, copies) as i:
-            for step in range(copies):
-                here = evolve(position, index={**position.index, axis: i}, steps={**position.steps, axis: step})
-                self._rows(values, inner, here, known)
-
     @property
-    def _read(self) -> list[int]:
-        """The values that stores need, in the order of their numbers."""
+    def row_axes(self) -> range:
+        return range(self.part_axes, self.shape.lane)
+
+    @lazy
+    def levels(self) -> list[list[int]]:
+        """The values that stores need, by the number of loops over rows around them: those of whose axes they vary along."""
         waiting, numbers = [store.value for store in self.kernel.stores], set[int]()
         while waiting:
             number = waiting.pop()
             if number not in numbers:
                 numbers.add(number)
                 waiting += operands_of(self.kernel.values[number])
-        return sorted(numbers)
+        levels: list[list[int]] = [[] for _ in range(len(self.row_axes) + 1)]
+        varying = [self.kernel.varies_along(axis) for axis in self.row_axes]
+        for number in sorted(numbers):
+            levels[max((depth for depth, varies in enumerate(varying, 1) if varies[number]), default=0)].append(number)
+        return levels
+
+    def _rows(self, values: KernelValues, depth: int, position: Position, known: dict[int, ir.LlvmValue]) -> None:
+        """Emit the loops over the axes of rows from the one with the number `depth` on, after the values of that level."""
+        b, known, axes = self.builder, dict(known), self.row_axes[depth:]
+        for number in self.levels[depth]:
+            values.value(number, position, known)
+        if not axes:
+            for store in self.kernel.stores:
+                values.memory.store(store, position, known[store.value])
+            return
+        axis, size, copies = axes[0], self.kernel.extents[axes[0]], self._copies(axes)
+        with nullcontext(index(0)) if copies == size else counting(b, 0, size, copies) as i:
+            for step in range(copies):
+                here = evolve(position, index={**position.index, axis: i}, steps={**position.steps, axis: step})
+                self._rows(values, depth + 1, here, known)
 
     def _copies(self, axes: Sequence[int]) -> int:
         """Return how many steps of the first axis are written out in one round of its loop."""
