@@ -6,7 +6,8 @@ writes `__init__.pyi` of `rlx_core` and of `rlx_core.ops`. A public name is impo
 follow it; and the function of an op takes whatever its class declares, which only running code knows. In a signature,
 operands are `ArrayLike`, results are `Array`, and an attribute has the type that its field (or the field's converter)
 takes. In `rlx_core.ops`, where rules are written, operands are traced values, and the functions are those of the modules.
-A function that no rule calls has the types of users itself, so its signature and its docstring are not repeated.
+A function that no rule of this project calls has the types of users itself, so its signature and docstring are not repeated;
+for rules it has `Any`.
 """
 
 from __future__ import annotations
@@ -122,10 +123,21 @@ def stubs() -> dict[Path, str]:
 
 def _ops() -> str:
     public = {n: p for n, p in {**FUNCTIONS, **PLUGIN_KIT}.items() if n in dir(ops)}
-    imports = _imports(_member(*place_of(public, n), n) for n in public)
+    members = {n: found_at(*place_of(public, n)) for n in public}
+    of_users = [
+        n for n, member in members.items() if _result_of(member).startswith(("Array", "tuple[Array", "list[Array"))
+    ]
+    imports = _imports(_member(*place_of(public, n), n) for n in public if n not in of_users)
     functions = (ops.family_names, ops.standard_ops)
     defined = [f"\ndef {f.__name__}() -> {inspect.signature(f).return_annotation}: ...\n" for f in functions]
-    return "".join([_HEADER, "\n", imports, *defined])
+    any_typed = [_of_any(n, members[n]) for n in sorted(of_users)]
+    return "".join([_HEADER, "\nfrom typing import Any\n\n", imports, *defined, "\n", *any_typed])
+
+
+def _of_any(name: str, function: Callable[..., Any]) -> str:
+    """Return the line of a function for rules: what it takes and returns is a traced value there."""
+    parameters = inspect.signature(function).parameters.values()
+    return f"def {name}({', '.join(_parameters((p, 'Any', _default(p.default)) for p in parameters))}) -> Any: ...\n"
 
 
 def _member(module: str, attribute: str, name: str) -> tuple[str, str]:
@@ -167,7 +179,12 @@ def _core() -> str:
 
 def _is_for_rules(member: Any) -> bool:
     """Return whether a name is a function that rules call as well: its result is annotated `Any`."""
-    return inspect.isfunction(member) and "Any" in str(inspect.signature(member).return_annotation)
+    return "Any" in _result_of(member)
+
+
+def _result_of(member: Any) -> str:
+    """Return the annotation of a function's result; nothing for another object."""
+    return str(inspect.signature(member).return_annotation) if inspect.isfunction(member) else ""
 
 
 def _function(writer: Writer, name: str, function: Any) -> str:
