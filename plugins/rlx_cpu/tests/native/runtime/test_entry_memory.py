@@ -12,6 +12,7 @@ import pytest
 from entries import W, X, entry_of, jitted, opened, program, step
 
 import rlx_core as rlx
+from rlx_cpu.native.llvm.background import drain
 
 pytestmark = pytest.mark.usefixtures("without_poison")
 
@@ -22,16 +23,18 @@ def test_reference_counts_are_what_they_were() -> None:
     exp = opened(jitted(lambda x: (rlx.exp(x), x)), X)
     p, g = np.ones(8, "f4"), np.zeros(8, "f4")
     objects = (p, g, X, np.dtype("f4"), np.ndarray, NotImplemented, fast, exp, exp.executables[0].entry_cell.entry)
+    drain()  # a compilation of an earlier test holds dtypes
     gc.collect()
     before = [sys.getrefcount(o) for o in objects]
-    for _ in range(100_000):
+    calls = 100_000
+    for _ in range(calls):
         fast(p, g)
         exp(X)
         exp.executables[0].entry_cell.entry(1)
     gc.collect()
     after = [sys.getrefcount(o) for o in objects]
-    # Other threads of the test process may hold a dtype for a moment; a leak would be 100,000.
-    assert all(abs(a - b) < 10 for a, b in zip(after, before, strict=True)), (before, after)
+    # Other threads of the test process count too: they hold and release dtypes and `NotImplemented`. A leak is one a call.
+    assert all(abs(a - b) < calls / 1000 for a, b in zip(after, before, strict=True)), (before, after)
 
 
 def test_results_are_freed_when_dropped_and_live_when_kept() -> None:
