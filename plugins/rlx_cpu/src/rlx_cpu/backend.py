@@ -21,6 +21,7 @@ from rlx_core.pipeline.backend import (
     Level,
     Listing,
     ObjectStore,
+    Outline,
     PackedCode,
     Params,
     Program,
@@ -102,6 +103,8 @@ def element_functions(options: Mapping[str, Any]) -> ElementFunctions | None:
 class CpuBackend(Backend):
     """This machine's processor: native code where llvmlite is installed, NumPy for the rest."""
 
+    has_outlines = True
+
     @property
     def target(self) -> Target:  # type: ignore[override]  # computed on access, not assigned
         return self.target_for({})
@@ -135,6 +138,22 @@ class CpuBackend(Backend):
         from rlx_cpu.native.runtime.program import native_program
 
         return native_program(lir, target.kernels, settings, poison=poison)
+
+    def outline(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Outline | None:
+        chosen = options.get("options", {})
+        if chosen.get("cpu.oracle") or chosen.get("cpu.poison") or lir.origin is None:
+            return None
+        template = lir.origin.template
+        settings = tier.settings_of(template, chosen)
+        if settings is None or settings.tuning is not None:
+            return None
+        from rlx_cpu.native.runtime.recorded import outline  # here, because few programs have many sizes
+
+        def is_current() -> bool:
+            now = tier.settings_of(template, chosen)
+            return now is settings or now == settings
+
+        return outline(lir, target.kernels, settings, is_current)
 
     def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
         with keeping(objects, options.get("options", {})):
