@@ -2,8 +2,8 @@
 
 A computation that runs with `RecordedNumber`s in the place of sizes takes the branches that it takes for their values. The
 recording contains its arithmetic, and a guard for each answer that it got: a comparison, or the value itself where C code needed
-it. `Recording.compile` returns both as one Python function: for sizes that pass all guards it computes the results by the same
-operations. Tracing compilers for Python, such as TorchDynamo, handle symbolic integers in the same way.
+it. `SizeRecording.compile` returns both as one Python function: for sizes that pass all guards it computes the results by the
+same operations. Tracing compilers for Python, such as TorchDynamo, handle symbolic integers in the same way.
 
 Two kinds of answers have no guards. Texts of sizes have none, because they only occur in messages. Hashes of types and layouts
 have none, because a recorded number in one has the hash of its expression: such a key is equal to keys with the same expressions
@@ -69,7 +69,7 @@ class _Line:
     target: str | None = None
 
 
-class Recording:
+class SizeRecording:
     """The operations and the guards of a computation.
 
     Args:
@@ -193,7 +193,7 @@ class RecordedNumber(RecordedSize):
     It has the class of its value for `isinstance`. It is not a subclass, because C code would read its value unnoticed.
     """
 
-    def __init__(self, recording: Recording, name: str, value: Number) -> None:
+    def __init__(self, recording: SizeRecording, name: str, value: Number) -> None:
         self.recording, self.name, self.value = recording, name, value
         # `size.__index__()` is how rlx reads a size that must be known: the attribute of the instance serves this call only.
         # C code, `range` and `operator.index` call the method of the class.
@@ -381,7 +381,7 @@ def recorded_plan(
         outline: The outline of a plan's program.
     """
     symbols = tuple(sorted(binding.sizes))
-    recording = Recording(len(symbols))
+    recording = SizeRecording(len(symbols))
     sizes = recording.sizes([binding.sizes[symbol] for symbol in symbols])
     lir = plan(DimBinding(dict(zip(symbols, sizes, strict=True))))  # type: ignore[arg-type]  # they are integers to all others
     outlined = outline(lir)

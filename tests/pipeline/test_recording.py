@@ -10,12 +10,12 @@ import pytest
 
 from rlx_core.ir.dims import call_recorded
 from rlx_core.ir.types import TensorType, known_size, spec
-from rlx_core.pipeline.recording import RecordedNumber, Recording
+from rlx_core.pipeline.recording import RecordedNumber, SizeRecording
 from rlx_core.run.plan import BufferId, Location
 
 
 def recorded(compute: Callable[..., Any], *sizes: int) -> tuple[Callable[..., Any], tuple[str, ...]]:
-    recording = Recording(len(sizes))
+    recording = SizeRecording(len(sizes))
     result = compute(*recording.sizes(sizes))
     guards = recording.guards
     return recording.compile(result), guards
@@ -60,7 +60,7 @@ def test_truth_is_a_guard() -> None:
 
 
 def test_a_number_has_the_class_of_its_value() -> None:
-    (n,) = Recording(1).sizes([3])
+    (n,) = SizeRecording(1).sizes([3])
     assert isinstance(n, int)
     assert isinstance(n / 2, float)
     assert not isinstance(n, float)
@@ -75,7 +75,7 @@ def test_sizes_that_must_be_known_are_no_guards() -> None:
 
 
 def test_a_key_with_a_number_is_another_than_that_of_its_value() -> None:
-    recording = Recording(1)
+    recording = SizeRecording(1)
     (n,) = recording.sizes([4])
     known = {spec("f32[4]"): 1, TensorType(spec("f32[4]").dtype, (n,)): 2}
     assert known[spec("f32[4]")] == 1
@@ -115,7 +115,7 @@ def test_records_are_made_once_and_constants_kept() -> None:
 
 
 def test_a_closed_recording_answers_nothing() -> None:
-    recording = Recording(1)
+    recording = SizeRecording(1)
     (n,) = recording.sizes([4])
     recording.compile(n)
     assert [n].index(n) == 0
