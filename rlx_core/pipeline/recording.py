@@ -61,7 +61,7 @@ _NEUTRAL: Final[Mapping[str, tuple[int | None, int | None]]] = {
 
 
 @frozen(eq=False)
-class _Line:
+class _Statement:
     """A line of the function: it assigns to `target`, or is a guard without one."""
 
     text: str
@@ -78,7 +78,7 @@ class SizeRecording:
 
     def __init__(self, count: int) -> None:
         self._parameters = [f"s{i}" for i in range(count)]
-        self._lines: list[_Line] = []
+        self._lines: list[_Statement] = []
         self._numbers: dict[str, RecordedNumber] = {}
         self._guards: dict[str, None] = {}
         self._namespace: dict[str, Any] = {"inf": math.inf, "nan": math.nan}
@@ -99,7 +99,7 @@ class SizeRecording:
         """Require a condition of other sizes."""
         if text not in self._guards:
             self._guards[text] = None
-            self._lines.append(_Line(f"if not {text}: return None", reads))
+            self._lines.append(_Statement(f"if not {text}: return None", reads))
 
     def number(self, text: str, value: Number, *reads: str) -> RecordedNumber:
         """Return the result of an operation; equal operations are computed once."""
@@ -110,7 +110,7 @@ class SizeRecording:
 
     def _assign(self, text: str, reads: Sequence[str]) -> str:
         target = f"t{len(self._lines)}"
-        self._lines.append(_Line(f"{target} = {text}", tuple(reads), target))
+        self._lines.append(_Statement(f"{target} = {text}", tuple(reads), target))
         return target
 
     def compile(self, result: object) -> Callable[..., Any]:
