@@ -156,6 +156,7 @@ def test_no_order_of_installation_and_no_hash_seed_changes(compilations: list[di
     assert all(other == first for other in others)
 
 
+@pytest.mark.medium
 def test_among_equal_claims_the_name_decides(compilations: list[dict[str, object]]) -> None:
     """Otherwise the test above would compare programs in which no plugin had anything to decide."""
     served = {op: plugin for op, _, plugin in compilations[0]["kernels"]}  # type: ignore[attr-defined]

@@ -206,6 +206,7 @@ def test_a_file_cut_at_any_length_is_refused(tmp_path):
             load_safetensors(cut)
 
 
+@pytest.mark.medium
 def test_a_file_with_any_bit_flipped_is_refused_or_differs_in_a_name_a_value_or_the_metadata(tmp_path):
     save_safetensors(tmp_path / "a.safetensors", {"x": np.float32([1, 2]), "y": np.int8([3])}, {"k": "v"})
     whole = (tmp_path / "a.safetensors").read_bytes()

@@ -346,6 +346,7 @@ def test_every_truncated_text_is_a_format_error(ops):
             parse_lir(text[:end], ops)
 
 
+@pytest.mark.medium
 def test_a_forged_plan_gives_a_plan_or_a_typed_error(ops):
     draw = random.Random(7)
     text = print_lir(plan())

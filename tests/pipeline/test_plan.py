@@ -228,6 +228,7 @@ class TestHash:
         fewer = target_with(*((op, None) for op in Family("arithmetic")))
         assert plan(registry, {}, fewer).hash != plan(registry, {}, target).hash
 
+    @pytest.mark.medium
     def test_it_is_the_same_in_every_order_of_installation(self, target):
         class Other:
             @hookimpl

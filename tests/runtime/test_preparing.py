@@ -27,6 +27,7 @@ def refused(*_: object, **__: object) -> NoReturn:
     raise AssertionError("the interpreter runs a loop")
 
 
+@pytest.mark.medium
 def test_loops_of_constants_and_parameters_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.float32([1, 2, 3, 4])
     totals = np.cumsum(np.vstack([np.zeros((1, 4), np.float32), W]), axis=0)

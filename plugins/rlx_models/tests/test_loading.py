@@ -175,12 +175,14 @@ def test_a_prompt_and_the_first_single_token_are_planned_and_no_other(model, cap
     assert len(planned) == 2, planned
 
 
+@pytest.mark.medium
 def test_text_ends_with_an_eos_token(model) -> None:
     (whole,) = generate(model, [[1, 2]], 8, eos_token_id=())
     (cut,) = generate(model, [[1, 2]], 8, eos_token_id=whole[2])
     assert cut == whole[: whole.index(whole[2]) + 1]
 
 
+@pytest.mark.medium
 def test_suppressed_tokens_are_not_generated(model, tmp_path) -> None:
     """By `generation_config.json`, by older configurations, and by arguments."""
     (free,) = generate(model, [[1, 2]], 6, eos_token_id=())
@@ -227,12 +229,14 @@ def test_repetition_penalty_divides_logits_of_present_tokens(model, tmp_path) ->
         generate(model, [prompt], 2, repetition_penalty=0.0)
 
 
+@pytest.mark.medium
 def test_stopping_criterion_ends_a_text(model) -> None:
     whole = generate(model, [[1, 2], [3]], 6, eos_token_id=())
     cut = generate(model, [[1, 2], [3]], 6, eos_token_id=(), stopping_criterion=lambda new: list(new) == whole[0][:3])
     assert cut == [whole[0][:3], whole[1]]
 
 
+@pytest.mark.medium
 def test_one_compiled_program_serves_all_prompts(model) -> None:
     """For prompts of other lengths and numbers, with sampling and greedy decoding."""
     alone = [generate(model, [prompt], 6, eos_token_id=())[0] for prompt in ([1, 2, 3], [4])]

@@ -97,6 +97,7 @@ def read_as_llama(request: ReadRequest) -> Any:
     return architecture, {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes}
 
 
+@pytest.mark.medium
 def test_a_reader_of_another_package_is_found_by_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,6 +155,7 @@ def test_a_generated_loop_reads_everything_before_it_is_overwritten(first: int) 
     assert not wrong, "\n".join(wrong[:20])
 
 
+@pytest.mark.medium
 def test_the_generated_loops_are_of_every_kind() -> None:
     """What the printer does in ways of its own is among them, and so is every number of results."""
     found: Counter[str] = Counter()

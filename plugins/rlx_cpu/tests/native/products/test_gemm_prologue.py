@@ -119,6 +119,7 @@ def test_a_product_reads_narrow_weights(isa: Isa, name: str, size: tuple[int, in
     check(made, x, *operands, exact=x.astype("f8") @ w.astype("f8"), single=x @ w)
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("name", NAMES)
 def test_panels_are_computed_in_blocks_of_any_depth(isa: Isa, name: str) -> None:
@@ -148,6 +149,7 @@ def test_all_shared(isa: Isa) -> None:
     check(made, x, *operands, exact=x.astype("f8") @ w.astype("f8"), single=x @ w)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("m", [1, 40])
 def test_no_wide_copy_of_a_weight_is_in_memory(name: str, m: int) -> None:
@@ -186,6 +188,7 @@ def test_the_option_expands_weights_and_the_report_lists_them(name: str) -> None
     assert "expanded" not in str(packed.report)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("has_region", [False, True], ids=["alone", "with a region"])
 @pytest.mark.parametrize("name", NAMES)
 def test_one_code_serves_any_number_of_rows(name: str, has_region: bool) -> None:
