@@ -34,7 +34,7 @@ from rlx_core.system.records import define, frozen
 
 if TYPE_CHECKING:
     from rlx_core.ir.lir import Lir, Step
-    from rlx_core.pipeline.select.backend import Traffic
+    from rlx_core.pipeline.backend import Traffic
 
 
 def bytes_of(node: Node) -> int:

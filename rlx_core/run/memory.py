@@ -21,7 +21,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlanLeaf
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline.select.backend import Params
+    from rlx_core.pipeline.backend import Params
     from rlx_core.run.frames import Frame, Frames
 
 POISON: Final = 0xFF

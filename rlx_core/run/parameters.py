@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import field
 
-from rlx_core.pipeline.select.backend import Params
+from rlx_core.pipeline.backend import Params
 from rlx_core.run.memory import Allocation, ProgramMemory
 from rlx_core.run.plan import BufferId, ExecutionPlan
 from rlx_core.system.records import define, frozen

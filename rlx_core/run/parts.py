@@ -16,8 +16,8 @@ from rlx_core.ir.array import read_only_view
 from rlx_core.ir.lir import Lir, Slot, Step
 from rlx_core.ir.strides import dense_strides, extent
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.backend import at_step
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.backend import at_step
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.memory import bytes_of, strided
 from rlx_core.run.plan import ARENA, BufferId, Location, Locations

@@ -17,9 +17,9 @@ from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.errors.contained import reraise
 from rlx_core.ir.array import usable
 from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.backend import Outputs, Program, Traffic
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.profile import active
-from rlx_core.pipeline.select.backend import Outputs, Program, Traffic
-from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.frames import Frame, Frames
 from rlx_core.run.memory import ProgramMemory

@@ -26,10 +26,10 @@ from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.placed import Placed
 from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.backend import Outputs, Params
 from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.profile import active
 from rlx_core.pipeline.report import CompilationReport
-from rlx_core.pipeline.select.backend import Outputs, Params
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated
 from rlx_core.runtime.bound import BoundProgram, BoundPrograms
 from rlx_core.runtime.straight import Door

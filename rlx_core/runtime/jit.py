@@ -19,10 +19,10 @@ from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.placed import placed_type
 from rlx_core.ops.arguments import names
+from rlx_core.pipeline.backend import Outputs
 from rlx_core.pipeline.compile import Config, compile_graph, set_up
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import CompilationReport
-from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
