@@ -140,7 +140,7 @@ BOUNDED = {
     },
     "folders inside a package": {
         "rlx_core/cli/scaffold.py": "templates",
-        "rlx_core/plugins/stamp.py": "files_in",
+        "rlx_core/plugins/digest.py": "files_in",
     },
 }
 """What bounds the depth → file → the functions that call themselves, directly or through one another."""

@@ -1,4 +1,4 @@
-"""Layouts of operands and results as kernels see them, those of the values of a plan, and errors of kernels that report a number."""
+"""Layouts of operands and results as kernels see them and of a plan's values, and errors of kernels that report a number."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class CycleError(RlxError, ValueError):
     order of installation. Relations that contradict each other leave no order.
 
     >>> from rlx_core.contributions import PassSpec
-    >>> from rlx_core.plugins.ordering import ordered
+    >>> from rlx_core.plugins.freeze import ordered
     >>> a = PassSpec("acme.a", "acme.passes:A", before=["acme.b"])
     >>> b = PassSpec("acme.b", "acme.passes:B", before=["acme.a"])
     >>> ordered({"acme.a": a, "acme.b": b})

@@ -17,8 +17,7 @@ from rlx_core.ir.apply import OpFunction, as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, DType, bool_, c64, i32, promote
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Op, Operand, Zero, define_op
+from rlx_core.ir.op import ZERO, Kink, Op, Operand, Zero, define_op
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.conversion import cast, conjugate, operand_batch, per_element
 from rlx_core.ops.samples import Range, Rejected, Sample

@@ -238,7 +238,7 @@ class Program(ABC):
         tuple of outputs as `run` would, but each NumPy array in a `HostArray`: the caller's own, faults raised. It must check
         the arguments itself and not assume that they were checked: any argument that is not an array that `run` would take as
         it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes with another argument) or that
-        cannot be served now, and any call while runs are observed (`rlx_core.pipeline.profile.watchers` is not 0), makes it
+        cannot be served now, and any call while runs are observed (`rlx_core.system.context.watchers` is not 0), makes it
         return `NotImplemented` before any side effect. The caller then checks and runs. It is for the parameters bound
         when it was made; after `bind`, request another.
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from rlx_core.device.driver import At
 from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.ir.array import usable
+from rlx_core.ir.placed import At
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlanLeaf

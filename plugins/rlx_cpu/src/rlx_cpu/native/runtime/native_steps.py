@@ -13,9 +13,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from rlx_core.device.driver import At
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.profile import Profile
+from rlx_core.ir.placed import At
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.frames import PER_RUN, Frame
 from rlx_core.run.memory import POISON, address_of, allocate
@@ -32,6 +31,7 @@ from rlx_cpu.native.runtime.words import CALLERS, MEETS, RECORD_WORDS, STEP_WORD
 
 if TYPE_CHECKING:
     from rlx_core.ir.types import TensorType
+    from rlx_core.pipeline.profile import Profile
     from rlx_core.run.program import PlannedProgram
     from rlx_cpu.native.runtime.entry_words import Mode
 
