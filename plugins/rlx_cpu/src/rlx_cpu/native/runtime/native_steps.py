@@ -24,10 +24,10 @@ from rlx_core.system.records import define, frozen
 from rlx_cpu.native import runtime
 from rlx_cpu.native.contract import ALIGNMENT, Pack
 from rlx_cpu.native.llvm.c_library import has_clock
+from rlx_cpu.native.runtime.code import CALLERS, MEETS, RECORD_WORDS, STEP_WORDS
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep
 from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
-from rlx_cpu.native.runtime.words import CALLERS, MEETS, RECORD_WORDS, STEP_WORDS
 
 if TYPE_CHECKING:
     from rlx_core.ir.types import TensorType
