@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from rlx_core.ir.registered import Registered
+from rlx_core.public import Registered
 
 _DRAWN_BY: Final = "rlx_core.draw.pages"
 

@@ -18,9 +18,9 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:
     from rlx_core.passes.engine.fusion_report import FusionReport
     from rlx_core.passes.engine.runner import PassRun
-    from rlx_core.pipeline.select.backend import Target, Traffic
-    from rlx_core.pipeline.select.dispatch import DispatchReport
-    from rlx_core.pipeline.select.tiers import Tiers
+    from rlx_core.pipeline.backend import Target, Traffic
+    from rlx_core.pipeline.dispatch import DispatchReport
+    from rlx_core.pipeline.tiers import Tiers
     from rlx_core.plugins import ContributionFault
     from rlx_core.tuning.tuner import TunedProblem
 
@@ -149,7 +149,7 @@ class CompilationReport(Shown):
     @cached_property
     def tiers(self) -> Tiers | None:
         """The number of steps on each tier of the target, and the reasons for lower tiers; `None` if the target has no tiers."""
-        from rlx_core.pipeline.select.tiers import tiers_of  # as above
+        from rlx_core.pipeline.tiers import tiers_of  # as above
 
         return None if self.device is None else tiers_of(self.lir, self.device)
 
@@ -160,7 +160,7 @@ class CompilationReport(Shown):
 
     def _plugin_of(self, kernel: str) -> str:
         """Return the plugin of a kernel; empty for kernels that run on the host."""
-        from rlx_core.pipeline.select.kernels import HOST  # as above
+        from rlx_core.pipeline.kernels import HOST  # as above
 
         return "" if self.device is None or kernel == HOST else self.device.kernels.get(kernel).plugin or ""
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from rlx_core.device.driver import At
 from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.ir.array import usable
+from rlx_core.ir.placed import At
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlanLeaf
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline.select.backend import Params
+    from rlx_core.pipeline.backend import Params
     from rlx_core.run.frames import Frame, Frames
 
 POISON: Final = 0xFF

@@ -16,8 +16,8 @@ from rlx_core.errors import Fact, MissingInputError
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.backend import Params, Program
 from rlx_core.pipeline.compiled import CompiledProgram
-from rlx_core.pipeline.select.backend import Params, Program
 from rlx_core.runtime.arrays import Declared, ParameterMemory, separated
 from rlx_core.runtime.preparing import prepared
 from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door

@@ -15,8 +15,8 @@ from rlx_core import ir
 from rlx_core.ir.graph import Graph, Param, leaf_name
 from rlx_core.ir.graph.program import nested_graphs
 from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.backend import ABSENT, Params, Program
 from rlx_core.pipeline.compiled import CompiledProgram
-from rlx_core.pipeline.select.backend import ABSENT, Params, Program
 
 if TYPE_CHECKING:
     from rlx_core.ir.element_functions import ElementFunctions

@@ -28,8 +28,8 @@ from rlx_core.ops.activation import exp, softplus
 from rlx_core.passes.engine.base import Pass, Result, define_pass
 from rlx_core.passes.engine.rules import rewrite, ruleset
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.select.dispatch import LegalizationTable
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.dispatch import LegalizationTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.plan import resolve_plan
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy
 

@@ -22,9 +22,9 @@ from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add, multiply, negative
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.structural import reshape, transpose
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.planner import make_lir
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable
 
 
 def target():

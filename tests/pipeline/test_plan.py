@@ -19,8 +19,8 @@ from rlx_core.ops.families import Family
 from rlx_core.passes.engine.base import LirPass, Pass, Result, define_pass
 from rlx_core.passes.engine.rules import rewrite, ruleset
 from rlx_core.pipeline.config.reading import read_table
+from rlx_core.pipeline.dispatch import LegalizationTable
 from rlx_core.pipeline.plan import resolve_plan
-from rlx_core.pipeline.select.dispatch import LegalizationTable
 from rlx_core.plugins import PluginHost, given_entry
 
 

@@ -42,9 +42,9 @@ from rlx_core.ir.block import Block, define_block
 from rlx_core.ir.schemes import Scheme
 from rlx_core.ops import Op, define_op, op_function
 from rlx_core.passes.engine.base import Pass, define_pass
+from rlx_core.pipeline.backend import Backend
 from rlx_core.pipeline.contributed import EXPECTED
-from rlx_core.pipeline.select.backend import Backend
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy, State, default_host
 
 from .guests import EVERYWHERE, X, host_with, plugin_of

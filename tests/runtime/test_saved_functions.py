@@ -20,9 +20,9 @@ from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.serialize import load, load_stored
 from rlx_core.ops import Op
+from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.contributed import HostOps
-from rlx_core.pipeline.select.backend import Backend, Program, Target
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost, default_host
 from rlx_core.runtime.signature import Signature
 

@@ -60,7 +60,7 @@ LEGAL = Property("legal", "every node has a kernel on the target")
 
 
 class TargetView(Protocol):
-    """The part of a target that passes may query; `rlx_core.pipeline.select.backend.Target` is one."""
+    """The part of a target that passes may query; `rlx_core.pipeline.backend.Target` is one."""
 
     @property
     def name(self) -> str: ...
@@ -95,7 +95,7 @@ class AnswerView(Protocol):
 
 
 class DispatcherView(Protocol):
-    """The part of a dispatcher that passes may query; `rlx_core.pipeline.select.dispatch.Dispatcher` is one."""
+    """The part of a dispatcher that passes may query; `rlx_core.pipeline.dispatch.Dispatcher` is one."""
 
     def answer(self, node: Node, /) -> AnswerView: ...
 

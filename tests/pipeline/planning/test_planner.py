@@ -18,10 +18,10 @@ from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.ops.arithmetic import add, multiply, subtract
 from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.structural import reshape, transpose
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.planner import PlanOptions, make_lir
 from rlx_core.pipeline.planning.verify_steps import step_faults
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable
 
 SEEDS = range(60)
 VARIANTS = [dict(zip(("accepts_strides", "in_place"), v, strict=True)) for v in product((True, False), repeat=2)]

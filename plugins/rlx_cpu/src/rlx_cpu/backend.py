@@ -14,24 +14,13 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
-from rlx_core.pipeline.backend import (
-    Backend,
-    Blobs,
-    Keep,
-    Level,
-    Listing,
-    ObjectStore,
-    PackedCode,
-    Params,
-    Program,
-    Target,
-    Unpack,
-)
+from rlx_core.pipeline.backend import Backend, Level, Listing, ObjectStore, Params, Program, Target
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_cpu import tier
 
 if TYPE_CHECKING:
     from rlx_core.ir.element_functions import ElementFunction, ElementFunctions
+    from rlx_core.pipeline.backend import Blobs, Keep, PackedCode, Unpack
 
 LONGEST_KERNEL = 128
 """Element-wise ops in one kernel. LLVM takes longer than in proportion for more, and values that do not fit into registers

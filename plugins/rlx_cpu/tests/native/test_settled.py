@@ -14,7 +14,7 @@ from rlx_core.ir.graph import Builder, Graph, Node, as_results, building
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
-from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.backend import Target
 from rlx_core.testing.cases import OpProgram, programs
 
 SIZES = (1, 2, 3, 5, 33)

@@ -8,11 +8,11 @@ import numpy as np
 from attrs import field
 
 from rlx_core.codegen.places import Layout
-from rlx_core.device.driver import At
 from rlx_core.errors import ConfigError
 from rlx_core.ir.array import usable
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir, Step
+from rlx_core.ir.placed import At
 from rlx_core.pipeline.backend import Keep, PackedCode, Params, expect_packable
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.memory import HostMemory

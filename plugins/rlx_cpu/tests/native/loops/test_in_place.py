@@ -38,8 +38,8 @@ from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of
 from rlx_core.ops.samples import draw
 from rlx_core.ops.scatter import Scatter
+from rlx_core.pipeline import kernels as table
 from rlx_core.pipeline.kernels import emitter_of
-from rlx_core.pipeline.select import kernels as table
 from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.loops.walk import Shape

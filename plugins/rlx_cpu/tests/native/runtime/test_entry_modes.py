@@ -14,8 +14,8 @@ from entries import entry_of, jitted, long_program, mode_of, opened, program
 import rlx_core as rlx
 from rlx_cpu.native.machine import MACHINE
 from rlx_cpu.native.runtime import pool
+from rlx_cpu.native.runtime.code import LINE, WORKERS
 from rlx_cpu.native.runtime.entry_words import Mode
-from rlx_cpu.native.runtime.words import LINE, WORKERS
 from rlx_cpu.native.work import takes_longer
 
 pytestmark = pytest.mark.usefixtures("without_poison")

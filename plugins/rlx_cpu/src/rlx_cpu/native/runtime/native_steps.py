@@ -13,9 +13,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from rlx_core.device.driver import At
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.profile import Profile
+from rlx_core.ir.placed import At
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.frames import PER_RUN, Frame
 from rlx_core.run.memory import POISON, address_of, allocate
@@ -25,13 +24,14 @@ from rlx_core.system.records import define, frozen
 from rlx_cpu.native import runtime
 from rlx_cpu.native.contract import ALIGNMENT, Pack
 from rlx_cpu.native.llvm.c_library import has_clock
+from rlx_cpu.native.runtime.code import CALLERS, MEETS, RECORD_WORDS, STEP_WORDS
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep
 from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
-from rlx_cpu.native.runtime.words import CALLERS, MEETS, RECORD_WORDS, STEP_WORDS
 
 if TYPE_CHECKING:
     from rlx_core.ir.types import TensorType
+    from rlx_core.pipeline.profile import Profile
     from rlx_core.run.program import PlannedProgram
     from rlx_cpu.native.runtime.entry_words import Mode
 

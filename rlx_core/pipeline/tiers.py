@@ -14,8 +14,8 @@ from attrs import asdict
 
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import HOST
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import HOST
 from rlx_core.system.records import frozen
 
 

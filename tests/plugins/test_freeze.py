@@ -8,7 +8,7 @@ import pytest
 
 from rlx_core.contributions import PassSpec
 from rlx_core.errors import CycleError
-from rlx_core.plugins.ordering import ordered
+from rlx_core.plugins.freeze import ordered
 
 
 def table(*records):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlx_core.plugins import PluginHost, stamp_of
-from rlx_core.plugins.stamp import package_stamp
+from rlx_core.plugins.digest import package_stamp
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlx_core.ir.registered import Registered
+from rlx_core.public import Registered
 
 
 def test_who_fills_a_table_is_imported_when_something_is_missing_in_it(tmp_path: Path, monkeypatch) -> None:

@@ -15,7 +15,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline.select.backend import Program
+    from rlx_core.pipeline.backend import Program
 
 Keep = Callable[[np.ndarray], int]
 """Puts the bytes of a dense array into a package, equal ones once; the number of the blob."""

@@ -11,7 +11,7 @@ from rlx_core.ir.dtypes import f32, f64
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, log
-from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable, Traits, TraitWords
+from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable, Traits, TraitWords
 
 
 def run(op, x, *, out, workspace) -> None:

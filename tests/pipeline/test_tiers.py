@@ -11,12 +11,12 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, log, tanh
+from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config.records import DispatchConfig
+from rlx_core.pipeline.dispatch import supports
+from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
 from rlx_core.pipeline.planning.planner import make_lir
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.dispatch import supports
-from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable
-from rlx_core.pipeline.select.tiers import tiers_of
+from rlx_core.pipeline.tiers import tiers_of
 
 
 def run(op, x, *, out, workspace) -> None:
