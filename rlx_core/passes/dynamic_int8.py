@@ -15,13 +15,13 @@ from attrs.validators import ge
 from rlx_core.ir.dtypes import f32, i8, i32
 from rlx_core.ir.graph import Graph, Node, Param, Value, probe
 from rlx_core.ir.rewrite import rebuild
-from rlx_core.ops.arithmetic import absolute
+from rlx_core.ops.arithmetic import maximum
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.fused import FusedMatMulBiasAct, activated
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.piecewise import round as rounded
-from rlx_core.ops.reduction import Max
+from rlx_core.ops.reduction import Max, Min
 from rlx_core.passes.engine.base import LOWERED, Context, Conversion, Pass, Result, define_pass, each_graph, field
 from rlx_core.passes.engine.bound_values import bound_nodes, leaves_of
 from rlx_core.passes.engine.fusion import refusal_of
@@ -150,5 +150,7 @@ def codes(x: Value, axis: int) -> tuple[Value, Value]:
 
     A cast saturates and takes NaN to 0: elements of zeros have code 0, and the scale of a row with NaN or an infinity has it.
     """
-    scales = Max((axis,), keep_dim=True)(absolute(x)) / float(LIMIT)
+    # Not the maximum of |x|, which the computation of x would return as a second result.
+    largest, smallest = (extreme((axis,), keep_dim=True)(x) for extreme in (Max, Min))
+    scales = maximum(largest, -smallest) / float(LIMIT)
     return cast(rounded(x / scales), to=i8), scales
