@@ -101,6 +101,13 @@ def rlx_passes() -> list[PassSpec]:
         _pass("dead-code", "DeadCode", "What nothing needs is dropped."),
         _pass("promote-params", "PromoteParams", "Parameters become inputs."),
         _pass(
+            "dynamic-int8",
+            "DynamicInt8",
+            "Products with bound weights multiply i8.",
+            after=["rlx.fuse-shared-input-matmul"],
+            before=["rlx.fuse-softmax-cross-entropy"],
+        ),
+        _pass(
             "legalize-broadcast", "LegalizeBroadcast", "Broadcasting is written out for targets that want equal shapes."
         ),
         _pass("recognise-softmax", "RecogniseSoftmax", "Exponentials over their sum are a softmax.", "exp"),

@@ -12,6 +12,7 @@ import numpy as np
 from attrs import asdict, field
 
 from rlx_core.errors import ConfigError, DeviceError, Fact, PlaceError, RlxError
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
@@ -106,6 +107,8 @@ class Target:
         adopt: Converts a row of another plugin for this target: to itself, another row, or `None` if it is unusable. Without it
             no such row is on the best of several tiers, which the target's own compiler generates.
         device: The device whose memory its programs work in; `None` is the host's.
+        fast_products: Dtypes of integers whose products, with sums in i32, take less time than those of f32 of the same sizes;
+            passes that narrow products convert only to these.
         element_functions: The functions of its code for element-wise ops, with which eager calls and constant folding compute the
             same bits as its programs; without them they use the NumPy references.
         allow_host: Ops, or patterns, that may run on the host if they have no kernel; set by the configuration.
@@ -122,6 +125,7 @@ class Target:
     device: Device | None = field(default=None, eq=False)
     element_functions: ElementFunctions | None = field(default=None, eq=False)
     allow_host: tuple[str, ...] = ()
+    fast_products: tuple[DType, ...] = ()
 
     def kernel_for(self, node: Node) -> Kernel | None:
         """Return the kernel of a node that is not rewritten: the first that takes it, else the host if required or allowed."""

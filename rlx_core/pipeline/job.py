@@ -31,6 +31,7 @@ from rlx_core.plugins import PluginHost, Registry, package_of, stamp_of
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:  # imported where something has to be compiled; a program from the cache needs none of it
+    from rlx_core.passes.engine.base import Conversion
     from rlx_core.passes.engine.fusion_report import FusionReport
     from rlx_core.passes.engine.runner import PassRun
     from rlx_core.pipeline.dispatch import DispatchReport
@@ -152,7 +153,7 @@ class Job:
         stages = {"HIR nodes": len(self.graph)} if ir.hir.has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
         dispatch = run.notes["dispatch"]
-        return self.finished(lir, stages, run.passes, lambda: dispatch, fusion)
+        return self.finished(lir, stages, run.passes, lambda: dispatch, fusion, run.conversions)
 
     def stored(self, compiled: CompiledProgram) -> bytes | None:
         """Return the bytes of a compiled program, from which another process can restore it.
@@ -201,6 +202,7 @@ class Job:
         passes: tuple[PassRun, ...],
         dispatch: Callable[[], DispatchReport],
         fusion: FusionReport | None = None,
+        conversions: tuple[Conversion, ...] | None = None,
     ) -> CompiledProgram:
         report = CompilationReport(
             self.graph.name,
@@ -211,6 +213,7 @@ class Job:
             lir,
             seconds=self.seconds,
             fusion=fusion,
+            conversions=conversions,
             device=self.target,
             left_out=self.registry.left_out,
         )

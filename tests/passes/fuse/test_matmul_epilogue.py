@@ -44,6 +44,7 @@ FUSED: dict[str, Callable[..., Any]] = {
     "several results": lambda x, w, r: (lambda p: (lambda s: (s, s * p))(r + p))(mat_mul(x, w)),
     "a bias": lambda x, w, r: fused_matmul_bias_act(x, w, r[0]) * r,
     "a bias and an activation": lambda x, w, r: fused_matmul_bias_act(x, w, r[0], activation="gelu") * r + r[0],
+    "scales of integer sums": lambda x, w, r: MatMul(acc_dtype="i32")(x.astype("i8"), w.astype("i8")).astype("f32") * r[:, :1],
     "x again": lambda x, w, r: mat_mul(x, mat_mul(w, transpose(w, (1, 0)))) + x,
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import DType, i8, i16, u8
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
@@ -106,6 +106,7 @@ class CpuBackend(Backend):
             tiers=tier.tiers(options),
             element_functions=element_functions(options),
             adopt=partial(adopt, is_native=tier.is_native(options)),
+            fast_products=(i8, u8, i16) if tier.is_native(options) else (),
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
