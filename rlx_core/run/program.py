@@ -260,9 +260,7 @@ class PlannedProgram(Program):
 
     @lazy
     def _used(self) -> frozenset[BufferId]:
-        """The buffers that must be on a device: code refers to them, or outputs or steps on the host are there."""
-        if self.memory.is_host:
-            return frozenset()  # everything is there
+        """The buffers that must be on a device, or dense on the host: code refers to them, or outputs or steps of the host do."""
         used = {*self.compiled.arguments}
         for part in self.host_parts:
             used.update(part.written)
@@ -275,9 +273,7 @@ class PlannedProgram(Program):
 
     @lazy
     def _read_by_host(self) -> frozenset[BufferId]:
-        """The buffers of a device's program that functions of the host read."""
-        if self.memory.is_host:
-            return frozenset()
+        """The buffers that functions of the host read."""
         return frozenset(buffer for part in self.host_parts if isinstance(part, HostCall) for buffer in part.read)
 
     def _sizes(self) -> str:

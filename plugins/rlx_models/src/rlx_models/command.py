@@ -60,6 +60,9 @@ def command(
     stop: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="End before this text; may be given several times.")
     ] = None,
+    cache_dtype: Annotated[
+        str, typer.Option(help="Dtype of cached keys and values: f32, or f16 or bf16 in half of the memory.")
+    ] = "f32",
     target: Annotated[str | None, typer.Option(help="The target that runs the model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     tokens: Annotated[int | None, typer.Option("--tokens", hidden=True)] = None,
@@ -72,6 +75,7 @@ def command(
         "top_p": top_p,
         "min_p": min_p,
         "repetition_penalty": repetition_penalty,
+        "cache_dtype": cache_dtype,
         "target": target,
     }
 

@@ -222,5 +222,12 @@ def _unpaired(array: Any, heads: int) -> Any:
     order = np.arange(rows).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
     if isinstance(array, QuantizedArray):
         # Blocks lie along the last axis, so that rows of all fields are in any order.
-        return QuantizedArray({name: each[order] for name, each in array.fields.items()}, array.scheme)
-    return array[order]
+        fields = {name: _fixed(each[order]) for name, each in array.fields.items()}
+        return QuantizedArray(fields, array.scheme)
+    return _fixed(array[order])
+
+
+def _fixed(array: np.ndarray) -> np.ndarray:
+    """Return an array that nobody else has as a read-only one, whose packed copies programs share."""
+    array.flags.writeable = False
+    return array

@@ -6,7 +6,7 @@
     tensors   name, number of axes, sizes (the innermost axis first), type, offset relative to the data
     data      from the next multiple of the alignment
 
-Everything that the header states is verified against the file when it is opened; data are copied and decoded on request.
+Everything that the header states is verified against the file when it is opened. Data are views of the file, decoded on request.
 
 Source:
     The format's description, docs/gguf.md of github.com/ggml-org/ggml, versions 1 to 3.
@@ -88,7 +88,7 @@ class GgufTensor:
         return array
 
     def quantized(self) -> QuantizedArray:
-        """Return the fields of its blocks, as copies, with its scheme.
+        """Return the fields of its blocks with its scheme: views of the file, or copies of numbers that are not aligned.
 
         Raises:
             UnsupportedError: The type is unknown, or is no scheme.

@@ -59,10 +59,11 @@ class CachedAttention:
     """Self-attention of new tokens to a cache, which is updated with their keys and values first; one for each traced step.
 
     The new tokens are the last valid keys of the cache, and attention reads no later ones: a step costs as much as the cache
-    has tokens, whatever its capacity.
+    has tokens, whatever its capacity. A cache of f16 or bf16 is read as it is: queries are converted to its dtype, and scores,
+    weights and sums are f32.
 
     Args:
-        cache: Keys and values f32[batch, max_length, features] of each layer.
+        cache: Keys and values f32, f16 or bf16[batch, max_length, features] of each layer.
         cache_position: Index i64[] of the first new token in the cache.
         left_padding: Number i64[batch] of padding tokens at the start of the cache, which are masked.
         length: The number of new tokens.
@@ -120,7 +121,7 @@ class CachedAttention:
             options: Further arguments of `nn.attention`.
         """
         pair = zip(self._cache[layer], (k, v), strict=True)
-        keys, values = (nn.update_cache(old, new, self._cache_position) for old, new in pair)
+        keys, values = (nn.update_cache(old, narrowed(new, old.dtype), self._cache_position) for old, new in pair)
         self.updated.append((keys, values))
         mask, valid_keys = self._is_token, self._cached_tokens
         distance = None if window is None else window - 1
@@ -129,8 +130,9 @@ class CachedAttention:
                 mask = rlx.logical_and(mask, window_mask(window, self.query_positions, self.key_positions))
             keys, values, mask, bias = add_sink(sinks, keys, values, mask, bias)
             distance, valid_keys = None, valid_keys + 1
-        return nn.attention(
-            q,
+        query = narrowed(q, keys.dtype)
+        result = nn.attention(
+            query,
             keys,
             values,
             mask=mask,
@@ -140,10 +142,16 @@ class CachedAttention:
             **self._options,
             **options,
         )
+        return result if query is q else rlx.astype(result, q.dtype)
 
 
 CausalSelfAttention = CausalAttention | CachedAttention
 """Self-attention of a decoder: of whole sequences, or of new tokens to a cache."""
+
+
+def narrowed(x: Any, dtype: Any) -> Any:
+    """Return an array in the dtype of a cache, unless that has more bytes."""
+    return x if dtype == x.dtype or dtype.itemsize > x.dtype.itemsize else rlx.astype(x, dtype)
 
 
 # ------------------------------------------------------------------------------------- attention sinks

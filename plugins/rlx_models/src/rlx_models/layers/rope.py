@@ -88,7 +88,9 @@ def rope_tables(
         frequencies = frequencies * (share + (1 - share) / yarn_factor(options))
     angles = np.arange(max_positions)[:, None] * np.pad(frequencies, (0, head_size // 2 - len(frequencies)))
     scale = attention_factor(config)
-    return (np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32)
+    cos, sin = (np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32)
+    cos.flags.writeable = sin.flags.writeable = False  # a constant of all layers is then in memory once
+    return cos, sin
 
 
 def yarn_factor(options: Config) -> float:

@@ -15,10 +15,10 @@ from typing import Any, Final
 import numpy as np
 from attrs import field
 
+from rlx_core.ir.apply import byte_bounds
 from rlx_core.ir.array import Donated, HostArray
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
-from rlx_core.run.memory import address_of
 from rlx_core.system.context import watchers
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime import interpreter
@@ -104,7 +104,7 @@ def contents_of_ends(
         params: The bound parameters; a donated argument must not overlap them.
     """
     donated = [(i, id(argument.donated)) for i, argument in enumerate(inputs) if argument.donated is not None]
-    spans = [(address, address + array.nbytes) for array in params for address in (address_of(array),)]
+    spans = list(map(byte_bounds, params))
     return {
         Word.INPUTS: len(inputs),
         Word.INPUT_RECORDS: _words(w for argument in inputs for w in _input_record(argument)),

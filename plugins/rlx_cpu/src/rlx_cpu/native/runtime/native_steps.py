@@ -166,11 +166,16 @@ class NativeCode(Code):
         memory = allocate(end, ALIGNMENT)
 
         def pack_one(start: int, each: PackedOperand, cache: dict[Hashable, Any]) -> None:
-            array = frame.array(each.location, each.type)
+            # Not an array of the frame, which would keep the dense copy of a strided one.
+            array = frame.memory.read(frame.at(each.location), each.type, each.location.strides)
             packed = cache[each.key] = each.pack.pack(array, memory[start:][: each.pack.capacity])
             shared = self._shared_key(frame, each)
             if shared is not None:
                 _shared_packed[shared] = packed
+                if each.pack.replaces:
+                    from rlx_core.ir.mapped_pages import free_mapped_pages  # here, because few weights are mapped
+
+                    free_mapped_pages(frame.params.arrays[each.location.buffer.number])
 
         jobs = [(start, *operand) for start, operand in zip(starts, missing.values(), strict=True)]
         settings = self.native.settings
@@ -326,12 +331,13 @@ def _store(words: Any, arguments: Sequence[tuple[int, int]], address: At) -> Non
 
 
 def arguments_of(compiled: CompiledSteps, locations: Locations) -> Arguments:
-    """Return, for each buffer, the words of the table that are addresses in it."""
+    """Return, for each buffer, the words of the table that are addresses in it; not of operands that packed ones replace."""
     arguments: dict[BufferId, list[tuple[int, int]]] = {}
     for number, each in compiled.steps.items():
         step = locations.lir.steps[number]
+        replaced = {each.first + pack.operand for pack in each.emitted.packs if pack.replaces}
         for word, value in enumerate((*step.node.operands, *step.node.results), each.first):
-            if value is not None:
+            if value is not None and word not in replaced:
                 buffer, offset = locations.start(value)
                 arguments.setdefault(buffer, []).append((word, offset))
         if each.arena is not None:
