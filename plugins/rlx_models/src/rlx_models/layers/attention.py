@@ -94,7 +94,9 @@ class CachedAttention:
     @property
     def positions(self) -> Any:
         """Positions of the new tokens in their texts, i64[batch, length]."""
-        query_positions = self.query_positions if len(self.query_positions.shape) == 2 else self.query_positions[None, :]
+        query_positions = (
+            self.query_positions if len(self.query_positions.shape) == 2 else self.query_positions[None, :]
+        )
         return rlx.maximum(query_positions - self._left_padding[:, None], 0)
 
     def __call__(
@@ -151,7 +153,7 @@ CausalSelfAttention = CausalAttention | CachedAttention
 
 
 def new_positions(cache_position: Any, length: Any) -> Any:
-    """Return the indices of `length` tokens from `cache_position` on: i64[length] for i64[], i64[batch, length] for i64[batch]."""
+    """Return the indices of `length` tokens from `cache_position` on: i64[length], or i64[batch, length] for i64[batch]."""
     if len(cache_position.shape) == 1:
         return cache_position[:, None] + rlx.arange(length)
     return cache_position + rlx.arange(length)
