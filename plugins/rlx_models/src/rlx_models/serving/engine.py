@@ -263,6 +263,11 @@ class Engine:
             self._arrival.wait_for(lambda: self._is_stopped or self._waiting or any(self._slots))
             return not self._is_stopped
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether requests are refused, because `stop` was called or `run` has failed."""
+        return self._is_stopped
+
     def stop(self) -> None:
         """End `run` after the current step, and cancel all requests."""
         with self._arrival:

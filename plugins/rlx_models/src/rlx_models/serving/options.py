@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from attrs import field, frozen
 
-from rlx_core.errors import ConfigError
+from rlx_core.errors import ConfigError, Fact
 
 MAX_STOP_LENGTH = 1024
 """Characters of a stop string, as many of which are withheld from the text while they may begin it."""
@@ -46,7 +46,7 @@ class RequestOptions:
         """Check that numbers are in their ranges, and tokens in the vocabulary.
 
         Raises:
-            ConfigError: One is not; the message names the option.
+            ConfigError: One is not; the fact `option` has its name.
         """
         _expect(
             "max_new_tokens", "1 or more", self.max_new_tokens, self.max_new_tokens is None or self.max_new_tokens >= 1
@@ -56,6 +56,8 @@ class RequestOptions:
         _expect("top_p", "from 0 to 1", self.top_p, 0 <= self.top_p <= 1)
         _expect("min_p", "from 0 to 1", self.min_p, 0 <= self.min_p <= 1)
         _expect("seed", "an integer of 64 bits", self.seed, self.seed is None or -(1 << 63) <= self.seed < 1 << 64)
+        penalty = self.repetition_penalty
+        _expect("repetition_penalty", "above 0 and finite", penalty, penalty is None or 0 < penalty < math.inf)
         for token, bias in self.logit_bias.items():
             _expect("logit_bias", "finite", bias, math.isfinite(bias))
             _expect("logit_bias", f"of tokens below {vocab_size}", token, 0 <= token < vocab_size)
@@ -65,7 +67,7 @@ class RequestOptions:
 
 def _expect(name: str, expected: str, value: object, is_valid: bool) -> None:
     if not is_valid:
-        raise ConfigError(f"serve: {name} must be {expected}, not {value!r:.80}")
+        raise ConfigError(f"serve: {name} must be {expected}, not {value!r:.80}", Fact("option", name))
 
 
 def check_prompt(prompt: Sequence[int], vocab_size: int) -> None:
