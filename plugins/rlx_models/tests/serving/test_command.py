@@ -227,6 +227,7 @@ def test_a_signal_ends_the_server_after_running_requests(folder: Path, number: i
         server.close()
 
 
+@pytest.mark.medium
 def test_an_address_in_use_is_an_error(server: Server) -> None:
     with pytest.raises(ConfigError, match=rf"serve: port {server.port} of 127\.0\.0\.1 is not available"):
         import_server().bind("127.0.0.1", server.port)

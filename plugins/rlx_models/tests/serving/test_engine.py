@@ -191,6 +191,27 @@ def test_the_cache_is_updated_in_place(model: PretrainedModel) -> None:
     assert [[np.asarray(array).ctypes.data for array in entry] for entry in engine._state.cache] == addresses
 
 
+def test_former_contents_of_caches_are_not_read(model: PretrainedModel) -> None:
+    """NaNs of a former request would reach a later one if attention multiplied the values of later keys by 0."""
+    engine = Engine(model, max_batch=2)
+    prompts = ([1, 2], [3] * 20)
+    for prompt in prompts:
+        engine.submit(prompt, RequestOptions(max_new_tokens=4, eos_token_id=()))
+    finished(engine)
+
+    def of_nan(cache: Any) -> Any:
+        return [
+            tuple(rlx.device_put(np.full(array.shape, np.nan, np.float32), "cpu") for array in entry) for entry in cache
+        ]
+
+    assert set(engine._prompt_caches) == {16, 32}
+    engine._prompt_caches = {capacity: of_nan(cache) for capacity, cache in engine._prompt_caches.items()}
+    engine._state.cache = of_nan(engine._state.cache)
+    requests = [engine.submit(prompt, RequestOptions(max_new_tokens=20, eos_token_id=())) for prompt in prompts]
+    finished(engine)
+    assert [request.tokens for request in requests] == [alone(model, request) for request in requests]
+
+
 def test_tokens_and_options_end_a_text(model: PretrainedModel) -> None:
     engine = Engine(model, max_batch=4)
     full = engine.submit([1, 2], RequestOptions(max_new_tokens=8, eos_token_id=()))
@@ -288,6 +309,7 @@ def test_a_step_that_fails_ends_the_requests_with_a_slot_only(model: PretrainedM
         engine.submit([1])
 
 
+@pytest.mark.medium
 def test_warm_up_leaves_no_traces(model: PretrainedModel) -> None:
     engine = Engine(model, max_batch=2)
     engine.warm_up()

@@ -43,6 +43,7 @@ class Prefill:
         slot: The slot that it will have.
         input_ids: The prompt i64[1, width] with padding on the left.
         left_padding: The length i64[1] of the padding.
+        capacity: The capacity of the cache.
         position: The number of processed tokens.
     """
 
@@ -50,6 +51,7 @@ class Prefill:
     slot: int
     input_ids: np.ndarray
     left_padding: np.ndarray
+    capacity: int
     cache: Any
     position: int = 0
 
@@ -136,6 +138,7 @@ class Engine:
         self._slots: list[Request | None] = [None] * max_batch
         self._waiting: deque[Request] = deque()
         self._prefill: Prefill | None = None
+        self._prompt_caches: dict[int, Any] = {}
         self._arrival = threading.Condition()
         self._is_stopped = False
         self._generated = 0
@@ -321,9 +324,16 @@ class Engine:
         input_ids = np.zeros((1, width), np.int64)
         input_ids[0, width - length :] = request.prompt
         capacity = min(1 << (max(width, PROMPT_MULTIPLE) - 1).bit_length(), self._capacity)
-        cache = zero_cache(self._decoding, 1, capacity, self._target)
-        self._prefill = Prefill(request, free, input_ids, np.array([width - length]), cache)
+        self._prefill = Prefill(
+            request, free, input_ids, np.array([width - length]), capacity, self._prompt_cache(capacity)
+        )
         return True
+
+    def _prompt_cache(self, capacity: int) -> Any:
+        """Return a cache for a prompt: keys and values of a former one are not read, but a recurrent state must be zeros."""
+        used = self._prompt_caches.pop(capacity, None)
+        has_state = any(rows is not None for entry in self._decoding.cache for rows, _ in entry)
+        return zero_cache(self._decoding, 1, capacity, self._target) if used is None or has_state else used
 
     def _process_chunk(self) -> int:
         """Process the next tokens of the prompt, and return their number; generate the first token after the last of them."""
@@ -347,6 +357,7 @@ class Engine:
         options = request.defaults
         state = self._state
         state.cache = self._insert(state.cache, prefill.cache, np.array(slot))
+        self._prompt_caches[prefill.capacity] = prefill.cache
         state.left_padding[slot], state.positions[slot] = prefill.left_padding[0], prefill.position
         self._sampler.assign(slot, request.prompt, request.options, request.seed, options.repetition_penalty)
         token = self._sampler.next_tokens(logits, slice(slot, slot + 1), options.begin_suppressed)
@@ -410,6 +421,7 @@ class Engine:
         for slot in range(len(self._slots)):
             self._release(slot)
         self._state = self._empty_state()
+        self._prompt_caches.clear()
         for request in failed:
             request.error = error
             request.finish("error")
