@@ -22,4 +22,9 @@ def rlx_importers() -> list[ImporterSpec]:
 
 @hookimpl
 def rlx_commands() -> list[CommandSpec]:
-    return [CommandSpec("generate", "rlx_models.command:command", summary="Continue a text with a checkpoint.")]
+    return [
+        CommandSpec("generate", "rlx_models.command:command", summary="Continue a text with a checkpoint."),
+        CommandSpec(
+            "serve", "rlx_models.serving.command:command", summary="Serve a model over HTTP, as OpenAI's protocol."
+        ),
+    ]

@@ -64,13 +64,13 @@ class CachedAttention:
 
     Args:
         cache: Keys and values f32, f16 or bf16[batch, max_length, features] of each layer.
-        cache_position: Index i64[] of the first new token in the cache.
+        cache_position: Index i64[] of the first new token in the cache, or of each batch entry's, i64[batch].
         left_padding: Number i64[batch] of padding tokens at the start of the cache, which are masked.
         length: The number of new tokens.
         num_heads, num_kv_heads: Heads of queries, and of keys and values.
 
     Attributes:
-        query_positions: Indices of the new tokens in the cache, i64[length].
+        query_positions: Indices of the new tokens in the cache, i64[length] or i64[batch, length].
         key_positions: All indices of the cache, i64[max_length].
         updated: The cache with the new tokens, appended to layer by layer.
     """
@@ -85,7 +85,7 @@ class CachedAttention:
         num_kv_heads: int,
     ) -> None:
         self.key_positions = rlx.arange(cache[0][0].shape[1])
-        self.query_positions = cache_position + rlx.arange(length)
+        self.query_positions = new_positions(cache_position, length)
         self.updated: list[tuple[Any, Any]] = []
         self._cache, self._cache_position, self._left_padding = cache, cache_position, left_padding
         self._options: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "is_causal": True}
@@ -95,7 +95,10 @@ class CachedAttention:
     @property
     def positions(self) -> Any:
         """Positions of the new tokens in their texts, i64[batch, length]."""
-        return rlx.maximum(self.query_positions[None, :] - self._left_padding[:, None], 0)
+        query_positions = (
+            self.query_positions if len(self.query_positions.shape) == 2 else self.query_positions[None, :]
+        )
+        return rlx.maximum(query_positions - self._left_padding[:, None], 0)
 
     def __call__(
         self,
@@ -154,11 +157,28 @@ def narrowed(x: Any, dtype: Any) -> Any:
     return x if dtype == x.dtype or dtype.itemsize > x.dtype.itemsize else rlx.astype(x, dtype)
 
 
-# ------------------------------------------------------------------------------------- attention sinks
+# ------------------------------------------------------------------------------------- positions and sinks
+
+
+def new_positions(cache_position: Any, length: Any) -> Any:
+    """Return the indices of `length` tokens from `cache_position` on: i64[length], or i64[batch, length] for i64[batch]."""
+    if len(cache_position.shape) == 1:
+        return cache_position[:, None] + rlx.arange(length)
+    return cache_position + rlx.arange(length)
 
 
 def window_mask(window: int, query_positions: Any, key_positions: Any) -> Any:
-    """Return the mask bool[1, 1, queries, keys] that is false for keys `window` or more positions before a query."""
+    """Return the mask that is false for keys `window` or more positions before a query.
+
+    Args:
+        query_positions: i64[queries], or i64[batch, queries].
+        key_positions: i64[keys].
+
+    Returns:
+        bool[1, 1, queries, keys], or bool[batch, 1, queries, keys].
+    """
+    if len(query_positions.shape) == 2:
+        return key_positions[None, None, None, :] > query_positions[:, None, :, None] - window
     return (key_positions[None, :] > query_positions[:, None] - window)[None, None]
 
 
@@ -169,7 +189,7 @@ def add_sink(sinks: Any, k: Any, v: Any, mask: Any, bias: Any) -> tuple[Any, Any
         sinks: Scores f32[heads].
         k, v: f32[batch, keys, features].
         mask: bool[batch or 1, 1, queries, keys], or `None`.
-        bias: f32[1, heads, queries, keys], or `None`.
+        bias: f32[1 or batch, heads, queries, keys], or `None`.
     """
     k, v = (rlx.pad(x, ((0, 0), (1, 0), (0, 0))) for x in (k, v))
     mask = None if mask is None else rlx.pad(mask, ((0, 0), (0, 0), (0, 0), (1, 0)), constant_values=True)
