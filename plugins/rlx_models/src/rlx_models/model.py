@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 from attrs import field, frozen
@@ -23,6 +24,7 @@ class PretrainedModel(rlx.Model):
         generation_config: The options of `generation_config.json`, empty if there is no such file.
         reader: The name of the reader that made the architecture.
         metadata: The metadata of a GGUF file, among them the tokenizer and the template of chats (`tokenizer.chat_template`).
+        folder: The checkpoint folder, whose tokenizer `rlx.save("model.gguf", model)` writes.
         programs: Compiled programs of `generate`, with bound parameters, by name and target.
     """
 
@@ -32,6 +34,7 @@ class PretrainedModel(rlx.Model):
     generation_config: dict[str, Any] = field(repr=False)
     reader: str = "rlx"
     metadata: Mapping[str, Any] = field(factory=dict, repr=False)
+    folder: Path | None = field(default=None, repr=False)
     programs: dict[tuple[str, str | None], CompiledFunction[..., Any]] = field(factory=dict, init=False, repr=False)
 
     @property
