@@ -1,4 +1,4 @@
-"""`rlx.save("model.gguf", model)`: what is loaded again has the same logits, and the same tokens of texts."""
+"""`rlx.save("model.gguf", model)`: a model that is loaded again has the same logits, and the same tokens of texts."""
 
 from __future__ import annotations
 
@@ -120,9 +120,11 @@ def test_what_files_do_not_hold_is_refused(tmp_path: Path) -> None:
 def test_names_of_tensors_are_inverse(tmp_path: Path) -> None:
     for label, row in names.ARCHITECTURES.items():
         shapes = ARCHITECTURES[row.model_type](Config(config_of(row.model_type))).shapes
-        found = {name: row.file_name(name) for name in shapes}
-        assert None not in found.values(), label
-        assert {name: row.tensor_name(each) for name, each in found.items() if each} == {name: name for name in shapes}
+        by_name = {name: row.file_name(name) for name in shapes}
+        assert None not in by_name.values(), label
+        assert {name: row.tensor_name(each) for name, each in by_name.items() if each} == {
+            name: name for name in shapes
+        }
     assert row.file_name("layers.0.mlp.experts.weight") is None
     assert row.file_name("norm.bias") is None
 
@@ -134,9 +136,9 @@ def test_the_package_gguf_reads_a_saved_model(tmp_path: Path) -> None:
     expected = {
         each.name: each for each in reference.GGUFReader(written_gguf(tmp_path / "n.gguf", "llama", "f16")).tensors
     }
-    found = {each.name: each for each in reader.tensors}
-    assert found.keys() == expected.keys()
-    for name, each in found.items():
+    tensors = {each.name: each for each in reader.tensors}
+    assert tensors.keys() == expected.keys()
+    for name, each in tensors.items():
         assert np.array_equal(each.data, expected[name].data.astype(np.float32)), name
     # llama.cpp requires these types.
     types = {key: reader.fields[f"llama.{key}"].types[0].name for key in ("block_count", "rope.freq_base")}

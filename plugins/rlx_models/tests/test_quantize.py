@@ -28,12 +28,12 @@ def test_a_folder_and_its_file_give_the_model_of_quantised_weights(tmp_path: Pat
     records = quantize(folder, tmp_path / "m.gguf", scheme=scheme)
     model = rlx.load(tmp_path / "m.gguf")
     for name, values in from_pretrained(folder).parameters.items():
-        found = model.parameters[name]
+        parameter = model.parameters[name]
         if values.ndim == 1:
-            assert np.array_equal(found, values), name
+            assert np.array_equal(parameter, values), name
             continue
         expected = rlx.quantization.quantize(values, scheme).fields
-        assert all(np.array_equal(found.fields[each], expected[each]) for each in expected), name
+        assert all(np.array_equal(parameter.fields[each], expected[each]) for each in expected), name
     assert generate(model, [[1, 5, 9]], 3)
     file = gguf.read(tmp_path / "m.gguf")
     assert [each.name for each in records] == list(file)
@@ -119,7 +119,9 @@ def test_memory_does_not_grow_with_the_tensors(tmp_path: Path, monkeypatch: pyte
     def peak(count: int) -> int:
         path = tmp_path / f"{count}.gguf"
         gguf.write(path, {f"w{n}": values for n in range(count)}, {})
-        quantize(path, tmp_path / "out.gguf", scheme="q8_0")  # what the first call imports and compiles is not counted
+        quantize(
+            path, tmp_path / "out.gguf", scheme="q8_0"
+        )  # imports and compilations of the first call are not counted
         tracemalloc.start()
         quantize(path, tmp_path / "out.gguf", scheme="q8_0")
         result = tracemalloc.get_traced_memory()[1]

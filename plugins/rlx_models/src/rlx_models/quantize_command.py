@@ -43,7 +43,7 @@ def command(
     rlx quantize model.gguf --scheme q4_k --keep "output.*=q6_k" -o small.gguf
 
     Embeddings and the projection to logits have the scheme too; norms and biases are f32, and matrices whose rows are not whole
-    blocks remain as they are. The rms error is relative to the values, and so is that of the worst block (row:block).
+    blocks remain as they are. Errors of a tensor and of its worst block (row:block) are relative to the rms of its values.
     """
     session = CliSession.of(ctx)
 

@@ -39,8 +39,8 @@ class QuantizedTensor:
         stored: Its dtype or scheme before.
         scheme: Its dtype or scheme in the file.
         nbytes_before, nbytes: Its bytes before and in the file.
-        error: The root mean square of the differences over that of the values before; `None` for a tensor that is not quantised.
-        worst_error: The root mean square of the differences in the worst block over that of all values.
+        error: The root mean square of differences, relative to the values before; `None` for a tensor that is not quantised.
+        worst_error: The same of the worst block, relative to all values.
         worst_block: The row of that block in the file, and its number in the row.
     """
 
@@ -98,10 +98,10 @@ def quantize(
     if source.exists() and target.exists() and source.samefile(target):
         raise ConfigError("quantize: the output is the model itself", Fact("file", target))
     usual = _type_of(scheme, active)
-    kept = {pattern: _type_of(name, active) for pattern, name in (keep or {}).items()}
+    by_pattern = {pattern: _type_of(name, active) for pattern, name in (keep or {}).items()}
     with working_on(f"quantize: {source.name}", host=host):
         contents = _contents(source, active)
-    targets = _targets(contents, usual, kept)
+    targets = _targets(contents, usual, by_pattern)
     errors = {tensor.name: EncodingError() for tensor in contents.tensors}
     tensors = {each.name: deferred(each, targets[each.name], errors[each.name], active) for each in contents.tensors}
     write(target, tensors, {**contents.metadata, **file_type(contents.tensors, targets)})
@@ -114,7 +114,7 @@ def _type_of(name: str, host: PluginHost) -> DType | Scheme:
     """Return the type of a name.
 
     Raises:
-        UnknownNameError: There is none.
+        UnknownNameError: No type has the name.
         ConfigError: GGUF files do not have it.
     """
     if name in FLOAT_TYPES:
@@ -158,7 +158,7 @@ def _contents(source: Path, host: PluginHost) -> ModelContents:
 
 
 def _targets(
-    contents: ModelContents, usual: DType | Scheme, kept: Mapping[str, DType | Scheme]
+    contents: ModelContents, usual: DType | Scheme, by_pattern: Mapping[str, DType | Scheme]
 ) -> dict[str, DType | Scheme]:
     """Return the type of each tensor.
 
@@ -167,15 +167,15 @@ def _targets(
         ShapeError: No tensor has rows of whole blocks.
     """
     names = [name for tensor in contents.tensors for name in (tensor.name, tensor.source_name)]
-    for pattern in kept:
+    for pattern in by_pattern:
         if not any(fnmatchcase(name, pattern) for name in names):
             hint = nearest(pattern, names) or f"names are {', '.join(list(dict.fromkeys(names))[:3])}, …"
             raise ConfigError(f"quantize: no tensor is named {pattern!r:.80}", hint=hint)
     targets = {}
     for tensor in contents.tensors:
-        chosen = next((each for pattern, each in kept.items() if matches(tensor, pattern)), usual)
+        chosen = next((each for pattern, each in by_pattern.items() if matches(tensor, pattern)), usual)
         targets[tensor.name] = chosen if accepts(chosen, tensor) else stored_type(tensor)
-    if isinstance(usual, Scheme) and usual not in targets.values() and not kept:
+    if isinstance(usual, Scheme) and usual not in targets.values() and not by_pattern:
         lengths = sorted({tensor.shape[-1] for tensor in contents.tensors if len(tensor.shape) > 1})
         raise ShapeError(
             f"quantize: no tensor has rows of whole blocks of {label_of(usual)}",

@@ -212,7 +212,7 @@ def _expect_implied(spec: DecoderSpec, config: Config, head_size: int, layers: i
 
 
 def _rope_metadata(spec: DecoderSpec, config: Config, head_size: int) -> dict[str, Any]:
-    """Return the options of rope; frequencies with divisors of their own are a tensor (`rope_divisors`)."""
+    """Return the options of rope; divisors of single frequencies are a tensor (`rope_divisors`)."""
     options = _rope_options(spec, config)
     rotated = int(head_size * options.number("partial_rotary_factor", 1.0))
     result: dict[str, Any] = {

@@ -90,12 +90,12 @@ class EncodingError:
 
     @property
     def relative(self) -> float:
-        """The root mean square of differences over that of values."""
+        """The root mean square of differences, divided by the one of values."""
         return math.sqrt(self.errors / self.squares) if self.squares else 0.0
 
     @property
     def worst_relative(self) -> float:
-        """The root mean square of differences in the worst block over that of all values."""
+        """The root mean square of differences in the worst block, divided by the one of all values."""
         return math.sqrt(self.worst * self.size / self.squares) if self.squares else 0.0
 
 
