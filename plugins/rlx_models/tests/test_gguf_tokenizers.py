@@ -177,6 +177,7 @@ def test_the_tokenizer_of_a_folder_is_that_of_its_metadata(tmp_path: Path, label
     assert metadata["tokenizer.ggml.token_type"][[0, 1, -1]].tolist() == [3, 3, 5]
     ends = [metadata[f"tokenizer.ggml.{name}_token_id"] for name in ("eos", "eot", "bos")]
     assert ends == [1, 7, 0]
+    assert metadata["tokenizer.chat_template"] == "{{ messages }}"
     gguf.write(tmp_path / "m.gguf", {}, metadata)
     tokenizer = tokenizer_of(gguf.read(tmp_path / "m.gguf").metadata)
     for text in TEXTS:

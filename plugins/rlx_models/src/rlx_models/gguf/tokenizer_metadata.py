@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError
+from rlx_models.chat import template_of_folder, token_text
 from rlx_models.checkpoints.folder import read_json
 from rlx_models.gguf.tokenizer import CONTROL, LLAMA3, PRE_TOKENIZERS, QWEN2, UNKNOWN, USER, merges_by_score
 
@@ -54,7 +55,8 @@ def tokenizer_metadata(folder: Path, vocab_size: int, options: Mapping[str, Any]
         raise FormatError(
             f"tokenizer.json: is no tokenizer of the package tokenizers ({error!r:.100})", Fact("folder", folder)
         ) from error
-    return result
+    template = template_of_folder(folder)
+    return result if template is None else {**result, "tokenizer.chat_template": template.source}
 
 
 def _metadata(
@@ -216,9 +218,3 @@ def added_ends(content: Mapping[str, Any]) -> dict[str, int | None]:
     single, tokens = templates[0]["single"], templates[0]["special_tokens"]
     labels = {"bos": single[0].get("SpecialToken"), "eos": single[-1].get("SpecialToken")}
     return {name: None if label is None else tokens[label["id"]]["ids"][0] for name, label in labels.items()}
-
-
-def token_text(value: Any) -> str | None:
-    """Return the text of a token in `tokenizer_config.json`: a text, or an object with `content`."""
-    content = value.get("content") if isinstance(value, dict) else value
-    return content if isinstance(content, str) else None
