@@ -90,6 +90,7 @@ def from_pretrained(
             config=dict(config.values),
             generation_config=read_generation_config(path),
             reader=reader,
+            folder=path,
         )
 
 

@@ -124,7 +124,7 @@ def config_values(file: GgufFile, label: str) -> dict[str, Any]:
         model_type = "mistral"
     if model_type == "gemma2":
         values["sliding_window"] = values["sliding_window"] or 4096
-        values["query_pre_attn_scalar"] = _gemma2_scalar(values)
+        values["query_pre_attn_scalar"] = gemma2_scalar(values)
     return {**values, "model_type": model_type}
 
 
@@ -150,7 +150,7 @@ def _tokens(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _gemma2_scalar(values: Mapping[str, Any]) -> Any:
+def gemma2_scalar(values: Mapping[str, Any]) -> Any:
     heads, hidden_size = values.get("num_attention_heads"), values.get("hidden_size")
     if values.get("num_hidden_layers") == GEMMA2_27B_LAYERS and isinstance(heads, int) and isinstance(hidden_size, int):
         return hidden_size // max(heads, 1)
