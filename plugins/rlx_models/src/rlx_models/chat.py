@@ -186,7 +186,7 @@ def size_of(value: Any) -> int:
         elif isinstance(each, Mapping):
             left += [*each.keys(), *each.values()]
         elif isinstance(each, list | tuple | set | frozenset | MappingView):
-            left += each
+            left.extend(entry for entry in each)  # type: ignore[union-attr]
         elif not isinstance(each, int | float | Iterator | None) and not type(each).__module__.startswith(
             "jinja2.runtime"
         ):
@@ -263,7 +263,7 @@ def _environment(jinja2: Any) -> Any:
     """Return the environment in which templates are compiled and run."""
     sandbox = jinja2.sandbox
 
-    class Environment(sandbox.ImmutableSandboxedEnvironment):  # type: ignore[misc]  # jinja2 is imported here
+    class Environment(sandbox.ImmutableSandboxedEnvironment):  # type: ignore[misc,name-defined]  # jinja2 is imported here
         intercepted_binops = frozenset(OPERATORS)
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:

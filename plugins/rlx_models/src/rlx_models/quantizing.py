@@ -119,7 +119,7 @@ def _type_of(name: str, host: PluginHost) -> DType | Scheme:
     """
     if name in FLOAT_TYPES:
         return FLOAT_TYPES[name]
-    table = host.activate_all().table("schemes")
+    table: Mapping[str, Any] = host.activate_all().table("schemes")
     known = [*FLOAT_TYPES, *(label.removeprefix("rlx.") for label, spec in table.items() if spec.ggml_id is not None)]
     try:
         scheme = scheme_of(name, None, host)
