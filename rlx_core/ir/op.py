@@ -26,8 +26,8 @@ from attrs.validators import in_
 from rlx_core.errors import WrongInputCountError
 from rlx_core.ir.declared import check_declared
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.protocols import Travels
 from rlx_core.ir.setting import by_annotation, refusing
-from rlx_core.ir.travel import Travels
 from rlx_core.public import Registered
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen, spelt

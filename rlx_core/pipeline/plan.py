@@ -32,7 +32,7 @@ from rlx_core.pipeline.contributed import legalization_tables
 from rlx_core.pipeline.deferred import DeferredPass
 from rlx_core.pipeline.dispatch import Dispatcher
 from rlx_core.pipeline.placement import Line, check_places, with_included
-from rlx_core.pipeline.providers import CORE, full_name
+from rlx_core.pipeline.set_up import CORE, full_name
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 from rlx_core.system.records import frozen

@@ -25,8 +25,8 @@ from attrs import field
 from rlx_core.errors import FileError
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.graph import Node
+from rlx_core.ir.protocols import Shown
 from rlx_core.ir.provenance import Source
-from rlx_core.ir.shown import Shown
 from rlx_core.system.context import assigned, watching
 from rlx_core.system.records import define, frozen
 

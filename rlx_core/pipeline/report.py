@@ -12,7 +12,7 @@ from attrs import field
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Param
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.shown import Shown
+from rlx_core.ir.protocols import Shown
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from rlx_core.errors import (
     UnknownNameError,
 )
 from rlx_core.ir.array import HostArray
+from rlx_core.runtime.bound import prepared
 from rlx_core.runtime.executable import Executable
-from rlx_core.runtime.preparing import prepared
 
 from .executables import address, executable_of, read_only
 

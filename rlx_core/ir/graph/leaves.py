@@ -11,7 +11,7 @@ import numpy as np
 from rlx_core.errors import DtypeError
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.travel import Travels
+from rlx_core.ir.protocols import Travels
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 

@@ -20,8 +20,7 @@ from rlx_core.tuning.clock import Clock, HostClock, Run
 from rlx_core.tuning.problem import Candidate
 from rlx_core.tuning.store import ChoiceStore, default_store
 from rlx_cpu import tier
-from rlx_cpu.native.llvm.host import assuming_host
-from rlx_cpu.native.llvm.isa import available, host_isa
+from rlx_cpu.native.llvm.isa import assuming_host, available, host_isa
 from rlx_cpu.native.machine import assuming
 from rlx_cpu.native.runtime import steps
 from rlx_cpu.native.sharing import SHARING

@@ -28,8 +28,7 @@ from rlx_core.functions.model import Model
 from rlx_core.ir.array import unwrapped
 from rlx_core.pipeline.backend import Params
 from rlx_core.pipeline.compile import compile_graph
-from rlx_cpu.native.llvm.host import assuming_host, this_host
-from rlx_cpu.native.llvm.isa import ISAS, available, host_isa
+from rlx_cpu.native.llvm.isa import ISAS, assuming_host, available, host_isa, this_host
 
 from .conftest import HOST, WEIGHTS, N, X, compiled, leaves
 

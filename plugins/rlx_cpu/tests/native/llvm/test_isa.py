@@ -23,9 +23,19 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.plugins import PluginHost
 from rlx_cpu import tier
 from rlx_cpu.native.llvm import boundary
-from rlx_cpu.native.llvm import host as host_module
-from rlx_cpu.native.llvm.host import Host, assuming_host, host_from, this_host
-from rlx_cpu.native.llvm.isa import ISAS, Isa, available, host_isa, named, portable
+from rlx_cpu.native.llvm import isa as host_module
+from rlx_cpu.native.llvm.isa import (
+    ISAS,
+    Host,
+    Isa,
+    assuming_host,
+    available,
+    host_from,
+    host_isa,
+    named,
+    portable,
+    this_host,
+)
 from rlx_cpu.native.llvm.optimise import assembly, generate, machine_words, new_module
 from rlx_cpu.native.table import emitter_in, native
 from rlx_cpu.packaged import features

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
+import rlx_core.passes.fold_constants  # before the interpreter, which it uses too, is replaced
 
 pytest.importorskip("rlx_cpu", reason="loops are compiled for the CPU")
 

@@ -1,17 +1,28 @@
-"""Serialisable values: the values in pickles and copies, and the values that belong to an object and stay with it.
+"""Base classes for protocols of Python: pickles and copies of values, and their representations in notebooks.
 
 A pickle of a graph holds the bytes of a `.rlx` file and the name of one public function that reads them, so unpickling
-validates as much as loading does. Types and sizes are pickled as their text, as in files.
+validates as much as loading does. Types and sizes are pickled as their text, as in files. Pages and pictures are declared here,
+and drawn by a layer on which this one does not depend.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from rlx_core.errors import FormatError
+from rlx_core.public import Registered
 
 if TYPE_CHECKING:
     from typing import Self
+
+_DRAWN_BY: Final = "rlx_core.draw.pages"
+
+PAGES: Final[Registered[type, Callable[[Any], str]]] = Registered(_DRAWN_BY)
+"""Class → its page, as HTML."""
+
+PICTURES: Final[Registered[type, Callable[[Any], str]]] = Registered(_DRAWN_BY)
+"""Class → its picture, as SVG."""
 
 
 class Travels:
@@ -54,3 +65,21 @@ class Stays:
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
+
+
+class Shown:
+    """An object with a page. The module that draws it is loaded for the first one shown, since most programs never are."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return PAGES[type(self)](self)
+
+
+class Drawn(Shown):
+    """Something with a page and a picture."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return PICTURES[type(self)](self)
