@@ -154,7 +154,8 @@ class Conversion:
     def __str__(self) -> str:
         if self.reason is not None:
             return f"{self.name} kept {self.node}, {self.what}: {self.reason}"
-        return f"{self.name} converted {self.node}, {self.what}: {self.before - self.after} B less ({self.before} B before)"
+        saved = f": {self.before - self.after} B less ({self.before} B before)" if self.after < self.before else ""
+        return f"{self.name} converted {self.node}, {self.what}{saved}"
 
 
 @frozen(eq=False)
