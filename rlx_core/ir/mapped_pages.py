@@ -10,7 +10,7 @@ from rlx_core.ir.apply import byte_bounds
 
 
 def free_mapped_pages(array: np.ndarray) -> None:
-    """Remove the pages of an array from the memory of the process, if it is a view of a mapped file that nobody can write to.
+    """Remove the pages of an array from the memory of the process, if it is a read-only view of a mapped file.
 
     Its elements remain readable: the operating system reads a page again where it is accessed, from its cache or from the file.
     Pages that the array shares with its neighbours in the file are kept.

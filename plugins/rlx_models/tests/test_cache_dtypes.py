@@ -54,7 +54,7 @@ def test_logits_are_near_those_of_f32_in_half_of_the_memory(model: PretrainedMod
 
 @pytest.mark.parametrize("dtype", BOUNDS)
 def test_only_attention_and_the_update_read_the_cache(model: PretrainedModel, dtype: str) -> None:
-    """No step makes another copy of it, in f32 for example; the last program is that of single tokens."""
+    """No step makes another copy of it, in f32 for example; the last program processes single tokens."""
     *_, step = steps(model, dtype)
     lir = step.executable.lir
     caches = {v for v in lir.graph.inputs if v.type.dtype.name == dtype}

@@ -228,6 +228,6 @@ def _unpaired(array: Any, heads: int) -> Any:
 
 
 def _fixed(array: np.ndarray) -> np.ndarray:
-    """Return an array that nobody else has as a read-only one, whose packed copies programs share."""
+    """Return a new array after making it read-only, so that programs share its packed copies."""
     array.flags.writeable = False
     return array
