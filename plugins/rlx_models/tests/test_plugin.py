@@ -23,8 +23,9 @@ from rlx_models.readers import GROUP, ReadRequest, find_reader, reader_names
 IMPORTS = """
 import pkgutil, sys, importlib, rlx_models
 for module in pkgutil.walk_packages(rlx_models.__path__, "rlx_models."):
-    importlib.import_module(module.name)
-sys.exit(bool({"torch", "transformers", "tokenizers", "rlx_torch"} & set(sys.modules)))
+    if module.name != "rlx_models.serving.server":  # it needs the extra `serve`
+        importlib.import_module(module.name)
+sys.exit(bool({"torch", "transformers", "tokenizers", "starlette", "uvicorn", "rlx_torch"} & set(sys.modules)))
 """
 
 

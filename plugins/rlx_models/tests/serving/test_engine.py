@@ -18,7 +18,7 @@ from small_checkpoints import CONFIGS, written
 import rlx_core as rlx
 from rlx_core.errors import BudgetError, ConfigError, ShapeError
 from rlx_models import PretrainedModel, from_pretrained, generate
-from rlx_models.serving import Engine, Request, RequestOptions, Update
+from rlx_models.serving import Request, RequestOptions, ServingEngine, Update
 
 VOCAB_SIZE = 11
 
@@ -28,7 +28,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
     return from_pretrained(written(tmp_path_factory.mktemp("llama") / "m", CONFIGS["llama"]))
 
 
-def finished(engine: Engine, limit: int = 10_000) -> None:
+def finished(engine: ServingEngine, limit: int = 10_000) -> None:
     """Step until no request is left."""
     for _ in range(limit):
         if not engine.step():
@@ -55,7 +55,7 @@ def alone(model: PretrainedModel, request: Request) -> list[int]:
 
 
 def with_arrivals(
-    engine: Engine, rng: random.Random, count: int, options: Callable[[int], RequestOptions]
+    engine: ServingEngine, rng: random.Random, count: int, options: Callable[[int], RequestOptions]
 ) -> list[Request]:
     """Submit requests between steps at random, and step until all have ended."""
     requests: list[Request] = []
@@ -73,7 +73,7 @@ def with_arrivals(
 def test_greedy_tokens_are_those_of_generate(name: str, tmp_path: Path) -> None:
     """Prompts of 1 to 3 chunks, in 3 slots."""
     model, rng = from_pretrained(written(tmp_path / "m", CONFIGS[name])), random.Random(name)
-    engine = Engine(model, max_batch=3, max_length=60, prefill_chunk=16)
+    engine = ServingEngine(model, max_batch=3, max_length=60, prefill_chunk=16)
     requests = with_arrivals(
         engine, rng, 16, lambda _: RequestOptions(max_new_tokens=rng.randrange(1, 20), eos_token_id=rng.randrange(11))
     )
@@ -94,10 +94,10 @@ def test_sampled_tokens_depend_on_the_seed_and_not_on_other_requests(model: Pret
         )  # fmt: skip
         return sampled if number % 3 else greedy
 
-    requests = with_arrivals(Engine(model, max_batch=4, prefill_chunk=16), rng, 24, options)
+    requests = with_arrivals(ServingEngine(model, max_batch=4, prefill_chunk=16), rng, 24, options)
     assert [request.tokens for request in requests] == [alone(model, request) for request in requests]
 
-    engine = Engine(model, max_batch=1)
+    engine = ServingEngine(model, max_batch=1)
     again = engine.submit(requests[1].prompt, requests[1].options)
     other = engine.submit(
         requests[1].prompt, RequestOptions(max_new_tokens=12, eos_token_id=(), temperature=9.0, seed=2**64 - 1)
@@ -110,7 +110,7 @@ def test_sampled_tokens_depend_on_the_seed_and_not_on_other_requests(model: Pret
 def test_nothing_is_lost_under_200_requests(model: PretrainedModel) -> None:
     """A third are cancelled while they wait, are processed or run; each request ends once, and every slot is free."""
     rng, ended = random.Random(1), list[tuple[int, str | None]]()
-    engine = Engine(model, max_batch=4, max_waiting=200, prefill_chunk=16)
+    engine = ServingEngine(model, max_batch=4, max_waiting=200, prefill_chunk=16)
     requests: list[Request] = []
     tokens: dict[int, list[int]] = {n: [] for n in range(200)}
 
@@ -146,7 +146,7 @@ def test_nothing_is_lost_under_200_requests(model: PretrainedModel) -> None:
 
 
 def test_a_cancelled_request_frees_its_slot_before_the_next_step(model: PretrainedModel) -> None:
-    engine = Engine(model, max_batch=1, prefill_chunk=16)
+    engine = ServingEngine(model, max_batch=1, prefill_chunk=16)
     running, waiting, long = (
         engine.submit(prompt, RequestOptions(max_new_tokens=9, eos_token_id=())) for prompt in ([1, 2], [3], [4] * 40)
     )
@@ -170,7 +170,7 @@ def test_a_cancelled_request_frees_its_slot_before_the_next_step(model: Pretrain
 
 
 def test_a_long_prompt_delays_others_by_one_chunk(model: PretrainedModel) -> None:
-    engine = Engine(model, max_batch=2, max_length=64, prefill_chunk=16)
+    engine = ServingEngine(model, max_batch=2, max_length=64, prefill_chunk=16)
     running = engine.submit([1, 2], RequestOptions(max_new_tokens=20, eos_token_id=()))
     engine.step()
     long = engine.submit([3] * 50, RequestOptions(max_new_tokens=4, eos_token_id=()))
@@ -182,7 +182,7 @@ def test_a_long_prompt_delays_others_by_one_chunk(model: PretrainedModel) -> Non
 
 
 def test_the_cache_is_updated_in_place(model: PretrainedModel) -> None:
-    engine = Engine(model, max_batch=2)
+    engine = ServingEngine(model, max_batch=2)
     engine.submit([1, 2], RequestOptions(max_new_tokens=9, eos_token_id=()))
     engine.step()
     addresses = [[np.asarray(array).ctypes.data for array in entry] for entry in engine._state.cache]
@@ -193,7 +193,7 @@ def test_the_cache_is_updated_in_place(model: PretrainedModel) -> None:
 
 def test_former_contents_of_caches_are_not_read(model: PretrainedModel) -> None:
     """NaNs of a former request would reach a later one if attention multiplied the values of later keys by 0."""
-    engine = Engine(model, max_batch=2)
+    engine = ServingEngine(model, max_batch=2)
     prompts = ([1, 2], [3] * 20)
     for prompt in prompts:
         engine.submit(prompt, RequestOptions(max_new_tokens=4, eos_token_id=()))
@@ -213,7 +213,7 @@ def test_former_contents_of_caches_are_not_read(model: PretrainedModel) -> None:
 
 
 def test_tokens_and_options_end_a_text(model: PretrainedModel) -> None:
-    engine = Engine(model, max_batch=4)
+    engine = ServingEngine(model, max_batch=4)
     full = engine.submit([1, 2], RequestOptions(max_new_tokens=8, eos_token_id=()))
     finished(engine)
     last = next(n for n, token in enumerate(full.tokens) if token not in full.tokens[:n] and n > 0)
@@ -248,7 +248,7 @@ class Letters:
 
 
 def test_stop_strings_end_a_text_before_them(model: PretrainedModel) -> None:
-    engine = Engine(model, tokenizer=Letters(), max_batch=2)
+    engine = ServingEngine(model, tokenizer=Letters(), max_batch=2)
     full = engine.submit([1, 2], RequestOptions(max_new_tokens=8, eos_token_id=()))
     finished(engine)
     assert full.text == Letters().decode(full.tokens)
@@ -266,7 +266,7 @@ def test_stop_strings_end_a_text_before_them(model: PretrainedModel) -> None:
 
 
 def test_a_full_queue_is_an_error_and_later_requests_are_accepted(model: PretrainedModel) -> None:
-    engine = Engine(model, max_batch=1, max_waiting=2)
+    engine = ServingEngine(model, max_batch=1, max_waiting=2)
     for _ in range(2):
         engine.submit([1], RequestOptions(max_new_tokens=2, eos_token_id=()))
     with pytest.raises(BudgetError, match="serve: 2 requests are waiting"):
@@ -277,7 +277,7 @@ def test_a_full_queue_is_an_error_and_later_requests_are_accepted(model: Pretrai
 
 
 def test_a_step_that_fails_ends_the_requests_with_a_slot_only(model: PretrainedModel) -> None:
-    engine = Engine(model, max_batch=1)
+    engine = ServingEngine(model, max_batch=1)
     step, calls = engine._step, list[int]()
 
     def failing(*arguments: Any) -> Any:
@@ -311,7 +311,7 @@ def test_a_step_that_fails_ends_the_requests_with_a_slot_only(model: PretrainedM
 
 @pytest.mark.medium
 def test_warm_up_leaves_no_traces(model: PretrainedModel) -> None:
-    engine = Engine(model, max_batch=2)
+    engine = ServingEngine(model, max_batch=2)
     engine.warm_up()
     status = engine.status()
     assert (status.active, status.waiting, status.generated_tokens, status.slots) == (0, 0, 0, 2)
@@ -341,7 +341,7 @@ def test_warm_up_leaves_no_traces(model: PretrainedModel) -> None:
 def test_invalid_requests_are_rejected_by_name(
     model: PretrainedModel, prompt: list[Any], options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    engine = Engine(model, max_batch=1)
+    engine = ServingEngine(model, max_batch=1)
     with pytest.raises(error, match=message):
         engine.submit(prompt, RequestOptions(**options))
     assert engine.status().waiting == 0
@@ -356,6 +356,6 @@ def test_invalid_engines_are_rejected(model: PretrainedModel, tmp_path: Path) ->
         ({"max_waiting": 0}, "max_waiting must be 1 or more"),
     ):
         with pytest.raises(ConfigError, match=message):
-            Engine(model, **options)  # type: ignore[arg-type]
+            ServingEngine(model, **options)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="t5 is an encoder-decoder"):
-        Engine(from_pretrained(written(tmp_path / "t5", CONFIGS["t5"])))
+        ServingEngine(from_pretrained(written(tmp_path / "t5", CONFIGS["t5"])))

@@ -17,7 +17,7 @@ pytest.importorskip("uvicorn", reason="python -m pip install uvicorn")
 from letters import ChatLetters, letter_tokenizer, written_letters  # noqa: E402  # it needs tokenizers
 
 from rlx_models import PretrainedModel, from_pretrained, generate  # noqa: E402
-from rlx_models.serving import Engine  # noqa: E402
+from rlx_models.serving import ServingEngine  # noqa: E402
 from rlx_models.serving.server import ServerLimits, application  # noqa: E402
 from rlx_models.serving.service import Service  # noqa: E402
 
@@ -32,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
 class Served:
     """A service with its client, and the ASGI application."""
 
-    def __init__(self, engine: Engine, limits: ServerLimits, chat: Any = None) -> None:
+    def __init__(self, engine: ServingEngine, limits: ServerLimits, chat: Any = None) -> None:
         self.is_exiting = False
         self.engine, self.service = engine, Service(engine, "letters", chat)
         self.application = application(self.service, limits, lambda: self.is_exiting)
@@ -56,7 +56,7 @@ class Served:
 async def served(
     model: PretrainedModel, limits: ServerLimits | None = None, chat: Any = None, **options: Any
 ) -> AsyncIterator[Served]:
-    engine = Engine(model, tokenizer=letter_tokenizer(), **{"max_batch": 4, **options})
+    engine = ServingEngine(model, tokenizer=letter_tokenizer(), **{"max_batch": 4, **options})
     server = Served(engine, limits or ServerLimits(), chat)
     async with server.application.router.lifespan_context(server.application):
         yield server
@@ -261,7 +261,7 @@ async def abandoned(server: Served, fields: dict[str, Any], events: int) -> list
     return messages
 
 
-def slowed(engine: Engine, seconds: float) -> None:
+def slowed(engine: ServingEngine, seconds: float) -> None:
     """Make the steps of an engine last longer."""
     step = engine.step
 
@@ -407,4 +407,4 @@ def test_the_engine_of_a_service_needs_a_tokenizer(model: PretrainedModel) -> No
     from rlx_core.errors import ConfigError
 
     with pytest.raises(ConfigError, match="needs a tokenizer"):
-        Service(Engine(model), "m")
+        Service(ServingEngine(model), "m")

@@ -13,7 +13,7 @@ from rlx_core.errors import PluginError
 from rlx_models.gguf.tokenizer import tokenizer_of
 from rlx_models.loading import from_pretrained
 from rlx_models.model import PretrainedModel
-from rlx_models.serving.engine import Engine
+from rlx_models.serving.engine import ServingEngine
 from rlx_models.serving.service import ChatTokenizer, Service
 from rlx_models.tokenizers import Tokenizer, load_tokenizer
 
@@ -50,7 +50,7 @@ def command(
         server = import_server()
         listener = server.bind(host, port)
         model, tokenizer = load_with_tokenizer(folder)
-        engine = Engine(
+        engine = ServingEngine(
             model,
             tokenizer=tokenizer,
             max_batch=max_batch,

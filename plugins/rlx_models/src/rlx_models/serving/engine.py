@@ -1,4 +1,4 @@
-"""`Engine`: continuous batching. Requests join and leave a fixed number of slots between the steps of one program.
+"""`ServingEngine`: continuous batching. Requests join and leave a fixed number of slots between the steps of one program.
 
 Source:
     Yu et al. 2022, "Orca: A Distributed Serving System for Transformer-Based Generative Models", OSDI, section 4.1
@@ -77,7 +77,7 @@ class SlotState:
         return cls(zero_cache(decoding, slots, capacity, target), *np.zeros((3, slots), np.int64))
 
 
-class Engine:
+class ServingEngine:
     """Continuous batching of a decoder: requests share the steps of one program, and join and leave between steps.
 
     The engine has a fixed number of slots with a cache of fixed capacity each. A step generates a token for every active slot.
@@ -98,7 +98,7 @@ class Engine:
     Raises:
         ConfigError: The model is not a decoder, or a number is outside of its range.
 
-    >>> engine = Engine(model, max_batch=4)                                   # doctest: +SKIP
+    >>> engine = ServingEngine(model, max_batch=4)                                   # doctest: +SKIP
     >>> request = engine.submit([1, 450], RequestOptions(max_new_tokens=20))  # doctest: +SKIP
     >>> while engine.step(): pass                                             # doctest: +SKIP
     >>> request.tokens, request.finish_reason                                 # doctest: +SKIP
@@ -171,7 +171,8 @@ class Engine:
                 raise ConfigError("serve: the engine is stopped")
             if len(self._waiting) >= self.max_waiting:
                 raise BudgetError(
-                    f"serve: {self.max_waiting} requests are waiting", hint="retry later, or Engine(max_waiting=...)"
+                    f"serve: {self.max_waiting} requests are waiting",
+                    hint="retry later, or ServingEngine(max_waiting=...)",
                 )
             self._waiting.append(request)
             self._arrival.notify()
@@ -183,7 +184,7 @@ class Engine:
         check_prompt(prompt, self.vocab_size)
         options.check(self.vocab_size)
         if options.stop and self.tokenizer is None:
-            raise ConfigError("serve: stop strings need a tokenizer", hint="Engine(model, tokenizer=...)")
+            raise ConfigError("serve: stop strings need a tokenizer", hint="ServingEngine(model, tokenizer=...)")
         available = self.max_length - len(prompt)
         count = available if options.max_new_tokens is None else options.max_new_tokens
         if count > available or available < 1:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from attrs import field, frozen
 
 from rlx_core.errors import BudgetError, ConfigError, RlxError, ShapeError
-from rlx_models.serving.engine import Engine
+from rlx_models.serving.engine import ServingEngine
 from rlx_models.serving.options import RequestOptions
 from rlx_models.serving.protocol import HttpError, Message, Prompt
 from rlx_models.serving.requests import FinishReason, Request, Update
@@ -43,7 +43,7 @@ class Generation:
 
     requests: list[Request]
     _updates: asyncio.Queue[tuple[int, Update]] = field(repr=False)
-    _engine: Engine = field(repr=False)
+    _engine: ServingEngine = field(repr=False)
 
     async def updates(self) -> AsyncIterator[tuple[int, Update]]:
         """Yield the updates of all requests with the index of the request, until all have ended."""
@@ -77,9 +77,9 @@ class Service:
         chat_tokenizer: The tokenizer with the template of chats, or `None`.
     """
 
-    def __init__(self, engine: Engine, model_name: str, chat_tokenizer: ChatTokenizer | None = None) -> None:
+    def __init__(self, engine: ServingEngine, model_name: str, chat_tokenizer: ChatTokenizer | None = None) -> None:
         if engine.tokenizer is None:
-            raise ConfigError("serve: the engine needs a tokenizer", hint="Engine(model, tokenizer=...)")
+            raise ConfigError("serve: the engine needs a tokenizer", hint="ServingEngine(model, tokenizer=...)")
         self.engine, self.model_name = engine, model_name
         self._tokenizer: Tokenizer = engine.tokenizer
         self._chat_tokenizer = chat_tokenizer
@@ -224,7 +224,7 @@ def failure(reason: FinishReason | None, error: BaseException | None) -> HttpErr
 
 
 def _http_error(error: RlxError, name: str) -> HttpError:
-    """Return the response to an error of `Engine.submit`, for prompts in a field."""
+    """Return the response to an error of `ServingEngine.submit`, for prompts in a field."""
     message = error.message
     if isinstance(error, BudgetError):
         return HttpError(429, message, code="queue_full", headers={"Retry-After": "1"})
