@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import rlx_core as rlx
 from rlx_core.cli.main import app
 from rlx_core.errors import ConfigError, FileError, FormatError, PluginError, ShapeError, UnsupportedError
+from rlx_core.files.safetensors import load_safetensors
 from rlx_models import from_pretrained, generate
 
 CONFIG = {
@@ -302,3 +304,22 @@ def test_invalid_arguments_of_generate_are_rejected(model, tmp_path) -> None:
         generate(model, [[1] * 10], 30)
     with pytest.raises(ConfigError, match="no effect on greedy decoding"):
         generate(model, [[1]], 3, top_k=2)
+
+
+def test_matrices_of_f8_stay_quantised(tmp_path) -> None:
+    folder = write(tmp_path / "m")
+    arrays = load_safetensors(folder / "model.safetensors")
+    weights = {name: each.astype(ml_dtypes.float8_e4m3fn) for name, each in arrays.items()}
+    rows, data = {}, b""
+    for name, each in weights.items():
+        rows[name] = {"dtype": "F8_E4M3", "shape": each.shape, "data_offsets": [len(data), len(data) + each.nbytes]}
+        data += each.tobytes()
+    header = json.dumps(rows).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data)
+    model = from_pretrained(folder)
+    matrices = {name for name, each in model.parameters.items() if isinstance(each, rlx.quantization.QuantizedArray)}
+    assert {len(each.shape) for name, each in model.parameters.items() if name not in matrices} == {1}
+    assert len(matrices) == 9
+    decoded = write(tmp_path / "n", **{name: each.astype(np.float32) for name, each in weights.items()})
+    ids = np.array([[1, 2, 3]])
+    np.testing.assert_allclose(model(ids), from_pretrained(decoded)(ids), rtol=1e-4, atol=1e-4)

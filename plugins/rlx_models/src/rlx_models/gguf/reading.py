@@ -28,6 +28,7 @@ from attrs import field
 from rlx_core.errors import Fact, FileError, FormatError, RlxError, UnsupportedError
 from rlx_core.files.load_save import path_of, reading
 from rlx_core.files.reading import mapped
+from rlx_core.files.tensors import FileTensor
 from rlx_core.ir import dtypes
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.schemes import Scheme
@@ -51,8 +52,8 @@ SPLIT_NAME: Final = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{
 
 
 @frozen(eq=False)
-class GgufTensor:
-    """A tensor of a file.
+class GgufTensor(FileTensor):
+    """A tensor of a file; see `FileTensor`.
 
     Attributes:
         name: Its name.
