@@ -24,7 +24,7 @@ class OnnxHandler(Handler):
         takes_sizes: Whether operands may be sizes with symbols among them.
         takes_coded: Whether operands may be `Coded`.
         grows: Whether a result may be much larger than all operands, so that it is folded only if it is small.
-        widens: Whether a result is wider than its first operand, so that of an array it is not folded: the program reads the
+        widens: Whether a result is wider than its first operand, so that an array is not folded: the program reads the
             narrow one.
         finds_sizes: Whether a size of a result is data-dependent, and computed on the host unless its operands are known.
         is_pure: Whether equal operands give equal results; if not, it is never folded.
