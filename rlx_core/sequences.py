@@ -284,8 +284,7 @@ def update_cache(cache: ArrayLike, new: ArrayLike, position: ArrayLike, *, axis:
 
 def _update_entries(cache: ArrayLike, new: ArrayLike, start: Any, axis: int) -> Array:
     """Return the cache `[batch, capacity, ..]` with the steps of each batch entry from its start on."""
-    sizes: Any = (*shape_of(cache)[:2], shape_of(new)[1])
-    batch, capacity, steps = sizes
+    (batch, capacity, *_), steps = _value(cache).shape, _value(new).shape[1]
     if axis != 1:
         raise ShapeError(f"update_cache: positions of batch entries need the capacity as axis 1, not {axis}")
     _expect("update_cache", "position", start, (batch,))
