@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, MappingView, Sequence
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
@@ -40,12 +40,12 @@ TEXT_METHODS: Final = frozenset(
     "partition removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines startswith strip title "
     "upper".split()
 )
-"""Methods of texts that templates may call; those that are absent (`format`, `center`, `zfill`) make texts of any length."""
+"""Methods of texts that templates may call; absent ones (`format`, `center`, `zfill`) make texts of any length."""
 FILTERS: Final = frozenset(
     "abs batch capitalize count d default e escape first float int items join last length list lower map reject rejectattr "  # noqa: SIM905
     "replace reverse round safe select selectattr slice string title tojson trim upper wordcount".split()
 )
-"""Filters that templates may use; those that are absent compare or add up elements of any size."""
+"""Filters that templates may use; absent ones compare or add up elements of any size."""
 FORMAT_WIDTH: Final = re.compile(r"%[^A-Za-z%]*\d{3}")
 
 
@@ -185,8 +185,8 @@ def size_of(value: Any) -> int:
             total += len(each)
         elif isinstance(each, Mapping):
             left += [*each.keys(), *each.values()]
-        elif isinstance(each, list | tuple | set | frozenset | MappingView):
-            left.extend(entry for entry in each)  # type: ignore[union-attr]
+        elif isinstance(each, list | tuple | set | frozenset | KeysView | ValuesView | ItemsView):
+            left += each
         elif not isinstance(each, int | float | Iterator | None) and not type(each).__module__.startswith(
             "jinja2.runtime"
         ):
@@ -263,7 +263,7 @@ def _environment(jinja2: Any) -> Any:
     """Return the environment in which templates are compiled and run."""
     sandbox = jinja2.sandbox
 
-    class Environment(sandbox.ImmutableSandboxedEnvironment):  # type: ignore[misc,name-defined]  # jinja2 is imported here
+    class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):  # type: ignore[misc]  # jinja2 is imported here
         intercepted_binops = frozenset(OPERATORS)
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:

@@ -19,12 +19,13 @@ from rlx_core.ir.schemes import Scheme
 from rlx_core.pipeline.set_up import working_on
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.quantization.lookup import scheme_of
-from rlx_models.checkpoints import check_tensors, read_config, read_generation_config, read_tensors
+from rlx_models.checkpoints import read_config, read_generation_config
+from rlx_models.checkpoints.packed import packing_of
 from rlx_models.gguf.contents import ModelContents, ModelTensor, contents_of_file, contents_of_parameters
 from rlx_models.gguf.encoding import FLOATS, EncodingError, deferred, file_type, label_of, stored_type
 from rlx_models.gguf.reading import read
 from rlx_models.gguf.writing import write
-from rlx_models.loading import native_architecture
+from rlx_models.loading import native_architecture, read_parameters
 
 FLOAT_TYPES: Final = {str(each): each for each in FLOATS}
 
@@ -119,8 +120,11 @@ def _type_of(name: str, host: PluginHost) -> DType | Scheme:
     """
     if name in FLOAT_TYPES:
         return FLOAT_TYPES[name]
-    table: Mapping[str, Any] = host.activate_all().table("schemes")
-    known = [*FLOAT_TYPES, *(label.removeprefix("rlx.") for label, spec in table.items() if spec.ggml_id is not None)]
+    table = host.activate_all().table("schemes")
+    known = [
+        *FLOAT_TYPES,
+        *(label.removeprefix("rlx.") for label, spec in table.items() if getattr(spec, "ggml_id", None) is not None),
+    ]
     try:
         scheme = scheme_of(name, None, host)
     except UnknownNameError:
@@ -142,16 +146,9 @@ def _contents(source: Path, host: PluginHost) -> ModelContents:
         except RlxError as error:
             raise error.with_fact(Fact("file", source)) from None
     config = read_config(source)
+    packing = packing_of(config)
     model_type, architecture = native_architecture(config, source, head=True)
-    tensors = check_tensors(
-        model_type,
-        read_tensors(source),
-        architecture.shapes,
-        architecture.prefix,
-        architecture.unused,
-        architecture.optional,
-        caller="quantize",
-    )
+    tensors = read_parameters(model_type, architecture, source, packing, "quantize")
     return contents_of_parameters(
         tensors, config, "quantize", folder=source, generation_config=read_generation_config(source)
     )
