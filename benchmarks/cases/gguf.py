@@ -34,8 +34,8 @@ class LlamaShape:
     vocabulary: int = 32000
 
 
-SMALL = LlamaShape("134m", 12, 768, 2048, 12, 12)
-TINY_LLAMA = LlamaShape("1b", 22, 2048, 5632, 32, 4)
+LLAMA_134M = LlamaShape("134m", 12, 768, 2048, 12, 12)
+LLAMA_1B = LlamaShape("1b", 22, 2048, 5632, 32, 4)
 SCHEMES = ("q4_0", "q4_k_m", "q8_0")
 
 
@@ -136,7 +136,7 @@ def case(shape: LlamaShape, mixture: str, *, is_prompt: bool) -> Case:
 
 CASES = tuple(
     case(shape, mixture, is_prompt=is_prompt)
-    for shape in (SMALL, TINY_LLAMA)
+    for shape in (LLAMA_134M, LLAMA_1B)
     for mixture in SCHEMES
     for is_prompt in (False, True)
 )

@@ -34,8 +34,8 @@ class Llama:
         tokens = (llama_cpp.llama_token * len(ids))(*map(int, ids))
         if llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids))):
             raise RuntimeError("llama_decode failed")
-        found = llama_cpp.llama_get_logits_ith(self.context, -1)
-        return np.ctypeslib.as_array(ctypes.cast(found, ctypes.POINTER(ctypes.c_float)), (self.vocabulary,))
+        pointer = llama_cpp.llama_get_logits_ith(self.context, -1)
+        return np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float)), (self.vocabulary,))
 
     def generate(self, prompt: Any, tokens: int) -> list[int]:
         self.clear()

@@ -111,11 +111,16 @@ def factors_of(product: Node) -> tuple[Dequantised, Dequantised] | None:
 
 
 def dequantised(value: Value) -> Dequantised | None:
-    """Return a value as codes, or `None` if it is not computed from codes."""
+    """Return a value, or a matrix that it is the transpose of, as codes; `None` if it is not computed from codes."""
     value = unreshaped(value)
     if isinstance(value.node.op, Transpose) and value.ndim == 2 and tuple(value.node.op.perm) == (1, 0):
-        inner = dequantised(next(value.node.present()))
-        return None if inner is None or inner.is_transposed else evolve(inner, is_transposed=True)
+        matrix = scaled_codes(unreshaped(next(value.node.present())))
+        return None if matrix is None else evolve(matrix, is_transposed=True)
+    return scaled_codes(value)
+
+
+def scaled_codes(value: Value) -> Dequantised | None:
+    """Return the codes, zero point and scale of a product `(codes - zero) · scale`, or `None` if a value is not one."""
     if not isinstance(value.node.op, multiply.op) or value.dtype is not f32:
         return None
     for x, scale in both_orders(value.node):
