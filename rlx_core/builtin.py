@@ -100,6 +100,14 @@ def rlx_passes() -> list[PassSpec]:
         _pass("hoist-from-loops", "HoistFromLoops", "What no step of a loop changes is computed before it.", "scan"),
         _pass("dead-code", "DeadCode", "What nothing needs is dropped."),
         _pass("promote-params", "PromoteParams", "Parameters become inputs."),
+        _pass("integer-products", "IntegerProducts", "Products of dequantised codes multiply the codes.", "cast"),
+        _pass(
+            "dynamic-int8",
+            "DynamicInt8",
+            "Products with bound weights multiply i8.",
+            after=["rlx.fuse-shared-input-matmul"],
+            before=["rlx.fuse-softmax-cross-entropy"],
+        ),
         _pass(
             "legalize-broadcast", "LegalizeBroadcast", "Broadcasting is written out for targets that want equal shapes."
         ),
@@ -254,7 +262,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
     stages = {
         "forward": [*FORWARD],
         "hir": ["inline-calls", "lower-hir"],
-        "mir": ["inline-calls", "canonicalize", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
+        "mir": ["inline-calls", "canonicalize", "integer-products", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
     }
     training = "The same for a step of training, whose parameters change on every run."
     unchanged = {"hir": ["lower-hir"], "mir": ["legalize", "dead-code"]}

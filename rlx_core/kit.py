@@ -28,10 +28,10 @@ from rlx_core.passes.engine.apply_rules import pass_of
 from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_pass, field
 from rlx_core.passes.engine.rules import rewrite, ruleset
 from rlx_core.passes.engine.runner import run_passes
+from rlx_core.pipeline.backend import Backend, Level, Program, Target
+from rlx_core.pipeline.dispatch import LegalizationTable
+from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable, condition
 from rlx_core.pipeline.plan import resolve_plan
-from rlx_core.pipeline.select.backend import Backend, Level, Program, Target
-from rlx_core.pipeline.select.dispatch import LegalizationTable
-from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable, condition
 
 __all__ = [
     "FLOATS",

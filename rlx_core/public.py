@@ -138,12 +138,11 @@ SPELLINGS = {
 
 PLUGIN_KIT = listed(
     {
-        "rlx_core.ir.op": "Op ZERO Zero define_op",
+        "rlx_core.ir.op": "Kink Op ZERO Zero define_op",
         "rlx_core.ops.arity": "op_function",
         "rlx_core.ops.samples": "Rejected Sample",
         "rlx_core.ir.types": "TensorType broadcast_shapes expect_dtype expect_rank expect_shape same_dim spec",
         "rlx_core.ir.graph": "Value",
-        "rlx_core.ir.kinks": "Kink",
         "rlx_core.ir.dims": "Dim",
         "rlx_core.ops.kinds": "promoted",
         "attrs": "field",
@@ -244,6 +243,25 @@ class LazyTable(dict[K, V]):
     def __missing__(self, key: K) -> V:
         # Set once: of two threads that import an entry, both get the first one's.
         return self.setdefault(key, found_at(*place_of(self.places, key)))
+
+
+class Registered(dict[K, V]):
+    """A table filled by modules of a later layer when they are imported, which happens on the first missing key.
+
+    Args:
+        modules: The modules that fill the table, by name; nothing else of them is known here.
+    """
+
+    def __init__(self, *modules: str) -> None:
+        super().__init__()
+        self.modules = modules
+
+    def __missing__(self, key: K) -> V:
+        for module in self.modules:
+            importlib.import_module(module)
+        entry = self.get(key)
+        assert entry is not None, f"{', '.join(self.modules)} enter {key!r}"
+        return entry
 
 
 def lazy_modules(package: str, modules: Iterable[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -259,13 +259,14 @@ def update_cache(cache: ArrayLike, new: ArrayLike, position: ArrayLike, *, axis:
     Args:
         cache: `[batch, capacity, ..]`.
         new: `[batch, steps, ..]`, of the cache's other dims.
-        position: One integer: where the first of them goes.
+        position: The index of the first of them: one integer, or one for each batch entry, `[batch]`.
         axis: The axis of the cache's capacity.
         ring: Whether positions begin again at 0 behind the last; then `new` has one step. Otherwise a position where `new` does
             not fit is the last where it does.
 
     Raises:
-        ShapeError: Sizes do not fit; or more than one step is given to a ring.
+        ShapeError: Sizes do not fit; more than one step is given to a ring; or positions of batch entries are given for another
+            axis than 1.
     """
     cache_shape, steps = tuple(shape_of(cache)), tuple(shape_of(new))
     along, start = normalize_axis(whole("update_cache: axis", axis), len(cache_shape)), _value(position)
@@ -275,8 +276,21 @@ def update_cache(cache: ArrayLike, new: ArrayLike, position: ArrayLike, *, axis:
         if steps[along] != 1:
             raise ShapeError(f"update_cache: a ring takes one step at a time, not {steps[along]}")
         start = start % cache_shape[along]
+    if len(start.shape) == 1:
+        return _update_entries(cache, new, start, along)
     zero = rlx.zeros_like(start)
     return rlx.dynamic_update_slice(cache, new, [start if k == along else zero for k in range(len(cache_shape))])
+
+
+def _update_entries(cache: ArrayLike, new: ArrayLike, start: Any, axis: int) -> Array:
+    """Return the cache `[batch, capacity, ..]` with the steps of each batch entry from its start on."""
+    (batch, capacity, *_), steps = _value(cache).shape, _value(new).shape[1]
+    if axis != 1:
+        raise ShapeError(f"update_cache: positions of batch entries need the capacity as axis 1, not {axis}")
+    _expect("update_cache", "position", start, (batch,))
+    first = rlx.minimum(rlx.maximum(rlx.astype(start, rlx.i64), 0), capacity - steps)
+    positions = first[:, None] + rlx.arange(steps)
+    return rlx.scatter(cache, positions, new, axis=1, batch_dims=1, out_of_bounds="clip")
 
 
 # ------------------------------------------------------------------------------------------------- chunks

@@ -133,8 +133,9 @@ def module_graph(paths: Iterable[Path]) -> dict[str, set[str]]:
         packages = {each.rpartition(".")[2]: each for each in found}
         attributes = {f"{packages[a]}.{b}" for a, b in re.findall(r"\b(\w+)\.(\w+)", text) if a in packages}
         for node in ast.walk(tree) if attributes & files.keys() - found else ():
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
-                found.add(f"{packages[node.value.id]}.{node.attr}")
+            if isinstance(node, ast.Attribute):
+                package, _, attribute = ast.unparse(node).partition(".")
+                found.add(f"{packages.get(package, '')}.{attribute}")
         graph[name] = found & files.keys() - {name}
     return graph
 
@@ -382,12 +383,7 @@ def string_constants(path: Path) -> list[str]:
 
 DOORS = {
     "passes": {name: f"engine.{name}" for name in ("apply_rules", "base", "rule_checks", "rules", "runner")},
-    "pipeline": {
-        "backend": "select.backend",
-        "config_reading": "config.reading",
-        "dispatch": "select.dispatch",
-        "kernels": "select.kernels",
-    },
+    "pipeline": {"config_reading": "config.reading"},
 }
 """What the pages for authors import, and what is behind it."""
 

@@ -37,7 +37,7 @@ BOUNDED = {
         "rlx_core/pipeline/legalize.py": "one_round legal_bodies legal_bodies.change survey",
         "rlx_core/pipeline/planning/planner.py": "_draft _step _nested",
         "rlx_core/pipeline/planning/verify_steps.py": "step_faults",
-        "rlx_core/pipeline/select/tiers.py": "tier_of_step why_step",
+        "rlx_core/pipeline/tiers.py": "tier_of_step why_step",
         "rlx_core/emit/code.py": "compile_plan",
         "rlx_core/emit/program.py": "device_program device_program.nested",
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/program.py": (
@@ -82,7 +82,7 @@ BOUNDED = {
         "rlx_core/transforms/sweeps.py": (
             "backward pull _by_decomposition _by_transposition pushforward push _push_by_decomposition _push_by_transposition"
         ),
-        "rlx_core/pipeline/select/dispatch.py": "Dispatcher.runs_all_of Dispatcher.runs",
+        "rlx_core/pipeline/dispatch.py": "Dispatcher.runs_all_of Dispatcher.runs",
     },
     "configurations are refused below MOST_NESTED (pipeline/config_reading)": {
         "rlx_core/ir/fingerprint.py": "canonical",
@@ -140,7 +140,7 @@ BOUNDED = {
     },
     "folders inside a package": {
         "rlx_core/cli/scaffold.py": "templates",
-        "rlx_core/plugins/stamp.py": "files_in",
+        "rlx_core/plugins/digest.py": "files_in",
     },
 }
 """What bounds the depth → file → the functions that call themselves, directly or through one another."""

@@ -151,6 +151,22 @@ def test_a_cache_takes_steps_at_a_position_and_a_ring_begins_again() -> None:
     assert cache[0, :, 0].tolist() == [1, 2, 3, 4]
 
 
+def test_batch_entries_of_a_cache_have_positions_of_their_own() -> None:
+    """Positions where the steps do not fit are the last where they do, as for one position."""
+    cache, new = np.zeros((3, 5, 2), np.float32), np.ones((3, 2, 2), np.float32)
+    expected = np.concatenate([nn.update_cache(cache[n : n + 1], new[:1], at) for n, at in enumerate((2, -1, 9))])
+    np.testing.assert_array_equal(nn.update_cache(cache, new, np.array([2, -1, 9])), expected)
+    np.testing.assert_array_equal(nn.update_cache(cache, new, np.array([2, 0, 200], np.uint8)), expected)
+    ring = nn.update_cache(cache, new[:, :1], np.array([1, 5, 9]), ring=True)
+    assert [row.tolist().index(1) for row in ring[..., 0]] == [1, 0, 4]
+    step = rlx.jit(lambda cache, new, at: nn.update_cache(cache, new, at), donate=("cache",))
+    cache = step(cache, new, np.array([0, 1, 2]))
+    address = np.asarray(cache).ctypes.data
+    cache = step(cache, 2 * new, np.array([1, 2, 3]))
+    assert np.asarray(cache).ctypes.data == address
+    assert cache[..., 0].tolist() == [[1, 2, 2, 0, 0], [0, 1, 2, 2, 0], [0, 0, 1, 2, 2]]
+
+
 def test_sizes_that_do_not_fit_are_named() -> None:
     x, w, u, b = GATES
     with pytest.raises(ShapeError, match=r"lstm: w is \[3, 12\], and must be \[3, 16\]"):
@@ -163,3 +179,7 @@ def test_sizes_that_do_not_fit_are_named() -> None:
         nn.gated_delta_net(*DELTA, chunk=4)
     with pytest.raises(ShapeError, match="a ring takes one step at a time, not 2"):
         nn.update_cache(np.zeros((1, 4)), np.zeros((1, 2)), 0, ring=True)
+    with pytest.raises(ShapeError, match=r"update_cache: position is \[3\], and must be \[2\]"):
+        nn.update_cache(np.zeros((2, 4)), np.zeros((2, 1)), np.zeros(3, int))
+    with pytest.raises(ShapeError, match="need the capacity as axis 1, not 2"):
+        nn.update_cache(np.zeros((2, 3, 4)), np.zeros((2, 3, 1)), np.zeros(2, int), axis=2)

@@ -10,7 +10,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.errors import RlxError
-from rlx_core.errors.tracebacks import VARIABLE
+from rlx_core.errors.base import TRACEBACK_VARIABLE as VARIABLE
 
 OWN = str(Path(rlx.__file__).parent)
 X = np.ones(3, np.float32)

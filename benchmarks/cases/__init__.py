@@ -10,6 +10,7 @@ from benchmarks.cases import (
     decoding,
     elementwise,
     gemm,
+    gguf,
     imported,
     memory,
     minilm,
@@ -36,6 +37,7 @@ CASES: tuple[Case, ...] = (
     *memory.CASES,
     *gemm.CASES,
     *narrow.CASES,
+    *gguf.CASES,
     *compiling.CASES,
     *sizes.CASES,
 )
@@ -44,8 +46,11 @@ CASES: tuple[Case, ...] = (
 GROUPS = (
     *("minilm", "gpt-train", "mlp-train", "lstm", "lstm-train", "scan", "decode", "resnet18", "mobilenet", "cnn-train"),
     *("imported", "call", "chain", "math", "random", "fft", "adamw", "memory", "gemm", "narrow", "compile", "sizes"),
+    *("decode-gguf", "prefill-gguf"),
 )
 """What names of cases are or begin with."""
+SEPARATE = ("decode-gguf",)
+"""Groups that are no part of the one whose name theirs begins with."""
 
 
 def chosen(words: Sequence[str]) -> list[Case]:
@@ -58,7 +63,7 @@ def chosen(words: Sequence[str]) -> list[Case]:
         return [
             c
             for c in CASES
-            if c not in {*gemm.FURTHER, *memory.FURTHER, *numbers.FURTHER, *narrow.CASES, *imported.CASES}
+            if c not in {*gemm.FURTHER, *memory.FURTHER, *numbers.FURTHER, *narrow.CASES, *gguf.CASES, *imported.CASES}
         ]
     for word in words:
         if not any(is_meant(c, word) for c in CASES):
@@ -72,4 +77,6 @@ def chosen(words: Sequence[str]) -> list[Case]:
 
 def is_meant(case: Case, word: str) -> bool:
     """Whether a case has this name, or one that begins with it."""
+    if any(case.name.startswith(group) and not word.startswith(group) for group in SEPARATE):
+        return False
     return case.name == word or case.name.startswith(f"{word}-")

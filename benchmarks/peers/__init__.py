@@ -19,6 +19,7 @@ MODULES: Mapping[str, str] = {
     "jax": "benchmarks.peers.jax_xla",
     "onnxruntime": "benchmarks.peers.onnx_runtime",
     "openvino": "benchmarks.peers.open_vino",
+    "llama_cpp": "benchmarks.peers.llama_cpp",
     "numpy": "benchmarks.peers.plain_numpy",
 }
 """Package → the module here that needs it."""

@@ -19,10 +19,10 @@ from rlx_core.ir.bind import named_binding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import IrStage, Module
+from rlx_core.pipeline.backend import ABSENT
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.report import CompilationReport
-from rlx_core.pipeline.select.backend import ABSENT
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.system.records import frozen
 

@@ -57,7 +57,7 @@ def usable_host(session: CliSession) -> tuple[PluginHost, Finding]:
         if file is None:
             return host, Finding("file", "ok", "none from here upwards; the defaults hold")
         from rlx_core.pipeline.config.reading import read_sources
-        from rlx_core.pipeline.providers import activate_options
+        from rlx_core.pipeline.set_up import activate_options
 
         sources = read_sources(file)
         options = quietly(lambda: activate_options(host, sources.option_names())).options

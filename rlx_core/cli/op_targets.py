@@ -22,9 +22,9 @@ from rlx_core.ir.dtypes import DType, bool_, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.samples import Sample
-from rlx_core.pipeline.select.backend import ABSENT, Target
-from rlx_core.pipeline.select.dispatch import Dispatcher
-from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.pipeline.backend import ABSENT, Target
+from rlx_core.pipeline.dispatch import Dispatcher
+from rlx_core.pipeline.kernels import Kernel
 from rlx_core.system.records import frozen
 
 HOW: Final = {

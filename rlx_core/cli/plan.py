@@ -12,11 +12,11 @@ import typer
 from attrs import evolve
 
 from rlx_core.cli.session import CliSession
+from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config.reading import read_sources
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.plan import CompilationPlan, resolve_plan
-from rlx_core.pipeline.providers import activate_options, activate_pipeline
-from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.set_up import activate_options, activate_pipeline
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.plugins import Registry
 

@@ -17,14 +17,14 @@ from rlx_core.ir.graph import Builder, Graph, Node, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops.samples import Sample
+from rlx_core.pipeline.backend import ABSENT as ABSENT_DEVICE
+from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.contributed import legalization_tables
+from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher, is_view
+from rlx_core.pipeline.kernels import Kernel
 from rlx_core.pipeline.legalize import rewrite
-from rlx_core.pipeline.select.backend import ABSENT as ABSENT_DEVICE
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher, is_view
-from rlx_core.pipeline.select.kernels import Kernel
-from rlx_core.pipeline.select.tiers import why_not_best
+from rlx_core.pipeline.tiers import why_not_best
 from rlx_core.plugins import Registry
 from rlx_core.system.records import frozen
 

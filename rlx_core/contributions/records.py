@@ -1,16 +1,22 @@
-"""The record classes, one per kind, and the table of kinds."""
+"""The record classes, one per kind, and the table of kinds.
+
+Record fields of later rlx-core versions are skipped while a plugin is collected, so that a plugin works with an earlier version
+as well. A field that is like one of this version is taken for a misspelling, which is an error as for any function.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from copy import deepcopy
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
+import attrs
 from attrs import Attribute, field
 from attrs.validators import optional
 
-from rlx_core.contributions.newer import skips_newer_fields
 from rlx_core.contributions.references import LazyRef, Named, reference
 from rlx_core.contributions.validators import (
     OneOf,
@@ -26,12 +32,41 @@ from rlx_core.contributions.validators import (
     suffixes,
     text,
 )
-from rlx_core.errors import PluginError
+from rlx_core.errors import PluginError, nearest
+from rlx_core.system.context import assigned
 from rlx_core.system.records import frozen
 
 RULE_KINDS: Final = ("vjp", "jvp", "batch", "decompose", "cost")
 STAGES: Final = ("hir", "mir", "lir")
 EVENTS: Final = ("compile-start", "pass-start", "pass-end", "compile-end", "cache-hit", "cache-miss")
+
+_T = TypeVar("_T", bound=type)
+_skipped: ContextVar[list[str] | None] = ContextVar("fields of later versions", default=None)
+
+
+def noting_newer_fields() -> assigned[list[str]]:
+    """The fields that are skipped while the block runs: `KernelSpec.sharding`."""
+    return assigned(_skipped, [])
+
+
+def skips_newer_fields(cls: _T) -> _T:
+    """The class of a record, whose constructor skips keywords that it does not know while a plugin is collected."""
+    decorated: Any = cls
+    plain = decorated.__init__
+    known = frozenset(each.name for each in attrs.fields(decorated))
+
+    @functools.wraps(plain)
+    def initialise(self: Any, *args: Any, **fields: Any) -> None:
+        skipped = _skipped.get()
+        if skipped is not None and not fields.keys() <= known:
+            for name in sorted(fields.keys() - known):
+                if nearest(name, known) is None:
+                    del fields[name]
+                    skipped.append(f"{cls.__name__}.{name}")
+        plain(self, *args, **fields)
+
+    decorated.__init__ = initialise
+    return cls
 
 
 @frozen

@@ -16,14 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from rlx_core.errors import DeviceError
+from rlx_core.ir.placed import At
 from rlx_core.system.records import frozen
 
-
-class At(NamedTuple):
-    """An address in a driver's buffer; its form in kernels (an address, or a buffer and an offset) depends on the language."""
-
-    buffer: Any
-    offset: int
+__all__ = ["Adopted", "Argument", "At", "DeviceFacts", "Driver", "View", "Whole"]
 
 
 class Whole(NamedTuple):

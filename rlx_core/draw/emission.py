@@ -12,13 +12,13 @@ from typing import Final
 from attrs import evolve
 
 from rlx_core.codegen import formula_of, kernel_of, print_kernel
+from rlx_core.codegen.places import layout_of
 from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.ir.text import print_graph, print_node, value_names
 from rlx_core.ir.text_lir import print_lir, print_step
-from rlx_core.pipeline.planning.places import layout_of
-from rlx_core.pipeline.select.backend import Backend, Level, Listing, Target
+from rlx_core.pipeline.backend import Backend, Level, Listing, Target
 from rlx_core.system.records import frozen
 
 HIR: Final = Level("hir", "the program as it was given: blocks and ops")

@@ -2,7 +2,7 @@
 
 Everything that comes from a program is escaped. A large program is drawn with its blocks as boxes, then with its chains
 joined, and beyond that as a count of its ops, with its text cut. Graphs, modules and reports find their pages here by their
-class (see `rlx_core/ir/shown.py`); the layers above, which call programs, request the page of one by name.
+class (see `rlx_core/ir/protocols.py`); the layers above, which call programs, request the page of one by name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rlx_core.draw.svg import Picture, picture, svg
 from rlx_core.ir.graph import Constant, Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
-from rlx_core.ir.shown import PAGES, PICTURES
+from rlx_core.ir.protocols import PAGES, PICTURES
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.pipeline.profile import Profile, signature_of

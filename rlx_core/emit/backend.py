@@ -26,9 +26,9 @@ from rlx_core.emit.table import GENERATED, TIERS, DeviceTable, loop_rows
 from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, Fact
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.select.backend import ABSENT, Backend, Level, Listing, ObjectStore, Params, Program, Target
-from rlx_core.pipeline.select.kernels import Kernel, KernelTable, emitter_of
-from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack
+from rlx_core.pipeline.backend import ABSENT, Backend, Level, Listing, ObjectStore, Params, Program, Target
+from rlx_core.pipeline.kernels import Kernel, KernelTable, emitter_of
+from rlx_core.pipeline.packages import Blobs, Keep, PackedCode, Unpack
 from rlx_core.run.control import control_rows
 from rlx_core.run.packaged.plan_form import reason_against_version
 from rlx_core.system.locks import Lock

@@ -25,13 +25,14 @@ from rlx_core.errors import Fact
 from rlx_core.ir.array import unwrapped, wrapped
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.profile import Profile, watchers
-from rlx_core.pipeline.select.backend import ObjectStore, at_step
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.backend import ObjectStore, at_step
+from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.profile import Profile
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.frames import PER_RUN, Frame
 from rlx_core.run.parts import HostPart
 from rlx_core.run.plan import BufferId, Location, Locations
+from rlx_core.system.context import watchers
 from rlx_core.system.records import define, frozen
 
 if TYPE_CHECKING:

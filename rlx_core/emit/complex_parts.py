@@ -23,7 +23,7 @@ from rlx_core.ops.movement import Concat, concat, narrow
 from rlx_core.ops.pairs.pairs import ViewAsComplex, view_as_complex, view_as_real
 from rlx_core.ops.scatter import Scatter
 from rlx_core.ops.structural import expand, reshape
-from rlx_core.pipeline.select.dispatch import LegalizationTable
+from rlx_core.pipeline.dispatch import LegalizationTable
 
 
 def parts(z: Value) -> Parts:

@@ -17,7 +17,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.backend import Level
+from rlx_core.pipeline.backend import Level
 from rlx_core.system.records import frozen
 
 

@@ -8,8 +8,8 @@ from rlx_core.emit.code import reason_on_host
 from rlx_core.emit.emitters import Emitted, Language
 from rlx_core.emit.steps import emissions
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.select.backend import Listing
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.backend import Listing
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.listing import shared_listings
 from rlx_core.run.parts import is_empty
 

@@ -17,7 +17,7 @@ from rlx_core.device.device import Device
 from rlx_core.device.driver import Driver
 from rlx_core.emit.emitters import Function, Language
 from rlx_core.errors import Fact, KernelBuildError
-from rlx_core.pipeline.select.backend import ObjectStore
+from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins.digest import sha256
 from rlx_core.system.logs import log_event
 from rlx_core.system.records import frozen

@@ -11,7 +11,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops.movement import Concat, Flip, Pad
 from rlx_core.ops.selection import OptimizationBarrier
 from rlx_core.ops.structural import Reshape
-from rlx_core.pipeline.select.kernels import Condition, condition
+from rlx_core.pipeline.kernels import Condition, condition
 
 
 @condition("widths that are numbers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlx_core.device.device import Device
 from rlx_core.emit.code import CompiledPlan, DeviceCode
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.device_memory import DeviceMemory
 from rlx_core.run.memory import CANARY
 from rlx_core.run.plan import Locations

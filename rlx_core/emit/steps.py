@@ -7,14 +7,13 @@ from math import gcd
 
 from attrs import evolve
 
-from rlx_core.codegen.places import Layout, Place
+from rlx_core.codegen.places import Layout, Place, layout_of
 from rlx_core.emit.emitters import Emit, Emitted, Function
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step, placement
 from rlx_core.ir.strides import WIDEST
-from rlx_core.pipeline.planning.places import layout_of
-from rlx_core.pipeline.select.kernels import KernelTable, emitter_of
+from rlx_core.pipeline.kernels import KernelTable, emitter_of
 from rlx_core.run.device_memory import aligned
 from rlx_core.run.parts import is_empty
 from rlx_core.system.records import frozen

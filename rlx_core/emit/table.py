@@ -20,7 +20,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ops import dynamic, kinds, normalization, selection, softmax
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.region import ElementwiseRegion
-from rlx_core.pipeline.select.kernels import Condition, Emitting, KernelTable, TraitWords
+from rlx_core.pipeline.kernels import Condition, Emitting, KernelTable, TraitWords
 
 GENERATED, LIBRARY = "generated", "library"
 

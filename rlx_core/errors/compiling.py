@@ -97,8 +97,8 @@ class NoKernelError(RlxError, RuntimeError):
     bytes. The facts list each node without one, and what each kernel of its
     operation accepts. `rlx why kernel NAME` prints the same for one operation.
 
-    >>> from rlx_core.pipeline.select.backend import Target
-    >>> from rlx_core.pipeline.select.kernels import KernelTable
+    >>> from rlx_core.pipeline.backend import Target
+    >>> from rlx_core.pipeline.kernels import KernelTable
     >>> from rlx_core.pipeline.planning.planner import make_lir
     >>> graph = rlx.trace(rlx.exp, rlx.spec("f32[3]"))
     >>> toy = KernelTable("toy")
@@ -196,7 +196,7 @@ class CycleError(RlxError, ValueError):
     order of installation. Relations that contradict each other leave no order.
 
     >>> from rlx_core.contributions import PassSpec
-    >>> from rlx_core.plugins.ordering import ordered
+    >>> from rlx_core.plugins.freeze import ordered
     >>> a = PassSpec("acme.a", "acme.passes:A", before=["acme.b"])
     >>> b = PassSpec("acme.b", "acme.passes:B", before=["acme.a"])
     >>> ordered({"acme.a": a, "acme.b": b})

@@ -154,8 +154,8 @@ def to_bytes(value: Any) -> bytes:
         FormatError: It is none of these, or contains a value that cannot be stored.
     """
     from rlx_core.ir.bundle import Bundled  # here, because a file of arrays is written without the compiler
+    from rlx_core.ir.protocols import Travels
     from rlx_core.ir.serialize import save
-    from rlx_core.ir.travel import Travels
 
     ready = value.bundle() if isinstance(value, Bundled) else value
     if not isinstance(ready, Travels):

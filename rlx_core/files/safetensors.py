@@ -7,6 +7,8 @@
 Arrays are views of the mapped file, so a model's weights take no private memory of the process, and several processes share
 them. Every field of the header is verified against the file before an array is created from it.
 
+F8_E4M3 and F8_E5M2 are quantised arrays whose scales are 1. A tensor of another type is an error when its data are read.
+
 Source:
     The format's description in the README of github.com/huggingface/safetensors, version 0.4.
 """
@@ -18,19 +20,25 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import optree
+from attrs import field
 
-from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, TraceError, nearest
+from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, TraceError, UnsupportedError
 from rlx_core.files.reading import mapped
 from rlx_core.files.state import by_name
+from rlx_core.files.tensors import FileTensor
 from rlx_core.ir import dtypes
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.system.private import Chunk, replace_file
 from rlx_core.system.records import frozen
+
+if TYPE_CHECKING:
+    from rlx_core.ir.schemes import Scheme
+    from rlx_core.quantization import QuantizedArray
 
 DTYPES: Final[Mapping[str, DType]] = {
     "BOOL": dtypes.bool_,
@@ -40,6 +48,8 @@ DTYPES: Final[Mapping[str, DType]] = {
     "BF16": dtypes.bf16,
     "C64": dtypes.c64,
 }
+FLOATS8: Final[Mapping[str, str]] = {"F8_E4M3": "fp8_e4m3", "F8_E5M2": "fp8_e5m2"}
+"""Schemes of types that are no dtypes; each element is its code."""
 _NAMES: Final = {each: name for name, each in DTYPES.items()}
 METADATA: Final = "__metadata__"
 _LENGTH: Final = struct.Struct("<Q")
@@ -54,31 +64,153 @@ _ALIGNMENT: Final = 8
 
 @frozen
 class TensorEntry:
-    """One tensor as the header describes it, checked; offsets are relative to the data."""
+    """One tensor as the header describes it, checked; offsets are relative to the data.
+
+    Attributes:
+        type_name: The name of its type in the file.
+        dtype: Its dtype; `None` for other types.
+    """
 
     name: str
-    dtype: DType
+    type_name: str
+    dtype: DType | None
     shape: tuple[int, ...]
     begin: int
     end: int
 
 
+@frozen(eq=False)
+class SafetensorsTensor(FileTensor):
+    """A tensor of a file; see `FileTensor`.
+
+    Attributes:
+        type_name: The name of its type in the file.
+        raw: Its bytes, u8[nbytes], a view of the file.
+    """
+
+    name: str
+    type_name: str
+    dtype: DType | None
+    scheme: Scheme | None
+    shape: tuple[int, ...]
+    nbytes: int
+    raw: np.ndarray = field(repr=False)
+
+    def numpy(self) -> np.ndarray:
+        if self.type_name in FLOATS8:
+            if self.nbytes == 0:
+                return np.zeros(self.shape, np.float32)
+            # As one row, because a tensor without axes has no rows.
+            return np.asarray(self._with_scale(self.raw[None], self.nbytes).dequantize()).reshape(self.shape)
+        if self.dtype is None:
+            raise unknown_type(self.name, self.type_name)
+        return _array(self.raw, TensorEntry(self.name, self.type_name, self.dtype, self.shape, 0, self.nbytes))
+
+    def quantized(self) -> QuantizedArray:
+        if self.scheme is None:
+            if self.dtype is None:
+                raise unknown_type(self.name, self.type_name)
+            raise UnsupportedError(
+                f"safetensors: {self.name!r} is {self.type_name}{list(self.shape)}, not quantised",
+                hint="numpy() returns its values",
+            )
+        return self._with_scale(self.raw.reshape(self.shape), self.shape[-1])
+
+    def _with_scale(self, codes: np.ndarray, length: int) -> QuantizedArray:
+        from rlx_core.quantization import QuantizedArray  # here, because most files have plain arrays
+
+        fields = {"codes": codes[..., None, :], "scale": np.ones((*codes.shape[:-1], 1), np.float32)}
+        return QuantizedArray(fields, scheme_of(FLOATS8[self.type_name]).for_length(length))
+
+
+@frozen(eq=False)
+class SafetensorsFile(Mapping[str, SafetensorsTensor]):
+    """The tensors of a file by name, and the texts under `__metadata__`."""
+
+    path: Path
+    metadata: Mapping[str, str] = field(repr=False)
+    tensors: Mapping[str, SafetensorsTensor] = field(repr=False)
+
+    def __getitem__(self, name: str) -> SafetensorsTensor:
+        return self.tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+
+def scheme_of(name: str) -> Scheme:
+    """Return one of the schemes in `FLOATS8`, with its block undecided."""
+    from rlx_core.quantization.floating import Fp8E4M3, Fp8E5M2  # here, because most files have plain arrays
+
+    return {"fp8_e4m3": Fp8E4M3, "fp8_e5m2": Fp8E5M2}[name]()
+
+
 # ---------------------------------------------------------------------------------------------- reading
 
 
-def load_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile:
+    """The tensors of a file by name, whose data are read on request, also of types that are no dtypes.
+
+    Raises:
+        FormatError: The file is not of this format, is cut off or damaged.
+        OSError: The file cannot be read.
+    """
+    location = Path(path)
+    data, entries, metadata = _opened(location)
+    return SafetensorsFile(location, metadata, {entry.name: _tensor(data, entry) for entry in entries})
+
+
+def _tensor(data: np.ndarray, entry: TensorEntry) -> SafetensorsTensor:
+    is_coded = entry.type_name in FLOATS8
+    has_rows = bool(entry.shape) and 0 not in entry.shape
+    return SafetensorsTensor(
+        entry.name,
+        entry.type_name,
+        dtypes.f32 if is_coded else entry.dtype,
+        scheme_of(FLOATS8[entry.type_name]).for_length(entry.shape[-1]) if is_coded and has_rows else None,
+        entry.shape,
+        entry.end - entry.begin,
+        data[entry.begin : entry.end],
+    )
+
+
+def unknown_type(name: str, type_name: str) -> UnsupportedError:
+    """Return the error of a tensor whose data are requested and whose type is unknown."""
+    known = {**DTYPES, **FLOATS8}
+    return UnsupportedError(
+        f"safetensors: {name!r} has the dtype {_short(type_name)}, and known are {', '.join(known)}",
+        hint="rlx_core.files.safetensors.open_safetensors(path) reads the other tensors",
+    )
+
+
+def load_safetensors(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The arrays of a file by name: read-only views of the mapped file, without a copy.
 
-    A tensor that does not lie at a multiple of its item size is copied, because kernels rely on alignment. The file must
-    not be shortened while its arrays are in use; replacing it (as `save_safetensors` does) is safe.
+    F8_E4M3 and F8_E5M2 are quantised arrays (`fp8_e4m3`, `fp8_e5m2`) whose scales are 1, or f32 without axes or elements. One
+    that does not lie at a multiple of its item size is copied, because kernels rely on alignment. The file must not be shortened
+    while its arrays are in use; replacing it (as `save_safetensors` does) is safe.
 
     Raises:
         FormatError: The file is not of this format, is cut off or damaged; the message names the file, the tensor and
             both numbers.
+        UnsupportedError: A tensor has another type; `open_safetensors` reads the others.
         OSError: The file cannot be read.
     """
     data, entries, _ = _opened(Path(path))
-    return {entry.name: _array(data, entry) for entry in entries}
+    return {entry.name: _loaded(data, entry, Path(path)) for entry in entries}
+
+
+def _loaded(data: np.ndarray, entry: TensorEntry, path: Path) -> Any:
+    if entry.dtype is not None:
+        return _array(data, entry)
+    tensor = _tensor(data, entry)
+    try:
+        return tensor.numpy() if tensor.scheme is None else tensor.quantized()
+    except UnsupportedError as error:
+        raise error.with_fact(Fact("file", path)) from None
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -87,6 +219,7 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _array(data: np.ndarray, entry: TensorEntry) -> np.ndarray:
+    assert entry.dtype is not None, "other types are decoded"
     stored = entry.dtype.numpy.newbyteorder("<")
     native = data[entry.begin : entry.end].view(stored).astype(entry.dtype.numpy, copy=False)
     aligned = native if native.flags.aligned else native.copy()
@@ -157,22 +290,20 @@ def _metadata(metadata: Any) -> dict[str, str]:
 def _entry(name: str, row: Any, nbytes: int) -> TensorEntry:
     if not isinstance(row, dict) or row.keys() != {"dtype", "shape", "data_offsets"}:
         raise FormatError(f"safetensors: {name!r} must have dtype, shape and data_offsets, not {_short(row)}")
-    entry_dtype = DTYPES.get(row["dtype"]) if isinstance(row["dtype"], str) else None
-    if entry_dtype is None:
-        hint = nearest(row["dtype"], DTYPES) if isinstance(row["dtype"], str) else None
-        raise FormatError(
-            f"safetensors: {name!r} has the dtype {_short(row['dtype'])}, and known are {', '.join(DTYPES)}", hint=hint
-        )
+    type_name = row["dtype"]
+    if not isinstance(type_name, str):
+        raise FormatError(f"safetensors: {name!r} has the dtype {_short(type_name)}, not a text")
     shape = _naturals(name, "shape", row["shape"])
     begin, end = _naturals(name, "data_offsets", row["data_offsets"], count=2)
     if not begin <= end <= nbytes:
         raise FormatError(f"safetensors: {name!r} is bytes {begin}..{end} of the {nbytes} that the file has as data")
-    expected = _nbytes(name, shape, entry_dtype)
-    if end - begin != expected:
-        raise FormatError(
-            f"safetensors: {name!r} is {entry_dtype}{list(shape)}, {expected} bytes, and has {end - begin}"
-        )
-    return TensorEntry(name, entry_dtype, shape, begin, end)
+    entry_dtype = DTYPES.get(type_name)
+    if entry_dtype is not None or type_name in FLOATS8:
+        label, itemsize = (type_name, 1) if entry_dtype is None else (str(entry_dtype), entry_dtype.itemsize)
+        expected = _nbytes(name, shape, label, itemsize)
+        if end - begin != expected:
+            raise FormatError(f"safetensors: {name!r} is {label}{list(shape)}, {expected} bytes, and has {end - begin}")
+    return TensorEntry(name, type_name, entry_dtype, shape, begin, end)
 
 
 def _naturals(name: str, what: str, numbers: Any, count: int | None = None) -> tuple[int, ...]:
@@ -187,15 +318,13 @@ def _naturals(name: str, what: str, numbers: Any, count: int | None = None) -> t
     return tuple(numbers)
 
 
-def _nbytes(name: str, shape: Sequence[int], element_type: DType) -> int:
+def _nbytes(name: str, shape: Sequence[int], label: str, itemsize: int) -> int:
     """Return the bytes of a dense tensor; sizes are multiplied even if one is zero, because NumPy refuses such overflows too."""
-    strides, total = element_type.itemsize, element_type.itemsize
+    strides, total = itemsize, itemsize
     for size in shape:
         strides, total = strides * max(size, 1), total * size
     if strides > _MOST_NBYTES:
-        raise FormatError(
-            f"safetensors: {name!r} is {element_type}{list(shape)}, {strides} bytes, more than {_MOST_NBYTES}"
-        )
+        raise FormatError(f"safetensors: {name!r} is {label}{list(shape)}, {strides} bytes, more than {_MOST_NBYTES}")
     return total
 
 
@@ -298,7 +427,7 @@ def _chunks(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> It
 # --------------------------------------------------------------------------------- as importer and exporter
 
 
-def import_file(path: Path, host: object) -> dict[str, np.ndarray]:
+def import_file(path: Path, host: object) -> dict[str, Any]:
     """`load_safetensors` in the form of an importer."""
     return load_safetensors(path)
 

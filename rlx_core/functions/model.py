@@ -14,8 +14,8 @@ from attrs import field
 from rlx_core.functions.transforms import trace
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.graph import Graph, Value
+from rlx_core.pipeline.backend import Outputs
 from rlx_core.pipeline.compile import Config
-from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.compiled_function import CompiledFunction, compile_function
 from rlx_core.system.records import frozen

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.nonfinite import Check, checking
 from rlx_core.ops.arguments import flag
-from rlx_core.pipeline.profile import watching
+from rlx_core.system.context import watching
 
 
 @checked_call

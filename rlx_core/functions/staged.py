@@ -12,8 +12,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from attrs import evolve
 
+from rlx_core.errors.base import shorten
 from rlx_core.errors.lacks import typed_lacks
-from rlx_core.errors.tracebacks import shorten
 from rlx_core.functions.calls import differentiable_arguments
 from rlx_core.functions.captured import Captured, Guards, captured_values
 from rlx_core.ir.fingerprint import fingerprint

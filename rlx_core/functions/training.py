@@ -13,8 +13,8 @@ from rlx_core.functions import functional
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.arguments import flag
 from rlx_core.optim.transformation import Transformation, apply_updates, transformation
+from rlx_core.pipeline.backend import Outputs
 from rlx_core.pipeline.compile import Config
-from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.jit import Jitted
 from rlx_core.trees.flatten import expect_function, function_name

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, TypeVar
 
 from rlx_core.errors import RlxError, UnknownNameError, WrongInputCountError, nearest
-from rlx_core.errors.tracebacks import shorten
+from rlx_core.errors.base import shorten
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -23,7 +23,7 @@ from rlx_core.ir.dims import Expr, collecting_guards, require
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked, operator
 from rlx_core.ir.op import APPLIED, Op
-from rlx_core.ir.travel import Travels
+from rlx_core.ir.protocols import Travels
 from rlx_core.ir.types import spec
 from rlx_core.system.floating import in_standard_modes
 

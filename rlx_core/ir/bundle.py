@@ -10,7 +10,7 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.attributes import Decoder, Encoder
 from rlx_core.ir.forms import Json, need
 from rlx_core.ir.graph import Graph, Literal
-from rlx_core.ir.travel import Travels
+from rlx_core.ir.protocols import Travels
 from rlx_core.ir.types import TensorType
 from rlx_core.ir.verify import IrStage, check
 from rlx_core.system.records import frozen

@@ -15,7 +15,7 @@ import numpy as np
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
-from rlx_core.ir.registered import Registered
+from rlx_core.public import Registered
 
 ElementFunction: TypeAlias = "Callable[..., np.ndarray]"
 """An element-wise function of arrays, which broadcast as in NumPy."""

@@ -15,8 +15,8 @@ from attrs import field
 
 from rlx_core.ir.dims import DimBinding, SizeGuard
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name
+from rlx_core.ir.protocols import Travels
 from rlx_core.ir.strides import Strides, dense_strides, is_dense
-from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 

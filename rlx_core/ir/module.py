@@ -25,8 +25,7 @@ from rlx_core.ir.graph import Builder, Graph, Value, ValueMap, as_results, build
 from rlx_core.ir.lir import IrStage, Lir
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir, fingerprint_lir
-from rlx_core.ir.shown import Drawn
-from rlx_core.ir.travel import Travels
+from rlx_core.ir.protocols import Drawn, Travels
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ir.verify import RuleViolation, check, raise_faults, verify
 from rlx_core.system.records import frozen

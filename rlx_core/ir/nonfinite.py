@@ -51,7 +51,7 @@ def active() -> Check | None:
 
 
 def checking(check: Check | None) -> assigned[Check | None]:
-    """Check the results of programs and ops that run inside `with`; `None` checks nothing."""
+    """Check the results of programs and ops that run inside `with`, which is inside `watching`; `None` checks nothing."""
     return assigned(_active, check)
 
 

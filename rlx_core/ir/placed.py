@@ -1,9 +1,9 @@
-"""Arrays outside of the host's memory, as seen by the parts of rlx that need only types."""
+"""Addresses in memory, and arrays outside of the host's memory as seen by the parts of rlx that need only types."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,13 @@ from rlx_core.ir.types import TensorType
 
 _HOST_KINDS = (1, 3)
 """DLPack's numbers for the host's memory: its own, and its own pinned for a device."""
+
+
+class At(NamedTuple):
+    """An address in a driver's buffer; its form in kernels (an address, or a buffer and an offset) depends on the language."""
+
+    buffer: Any
+    offset: int
 
 
 class Placed(ABC):

@@ -106,9 +106,19 @@ class Scheme(ABC):
         return np.dtype([(f.name, f.dtype.numpy.newbyteorder("<"), f.shape) for f in fields])
 
     def fields_of(self, raw: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the fields of blocks from a file, `u8[..., blocks · bytes of a block]`, each contiguous."""
-        blocks = np.ascontiguousarray(raw).view(self.block_dtype)
-        return {name: np.ascontiguousarray(blocks[name]) for name in self.block_dtype.names or ()}
+        """Return the fields of blocks from a file, `u8[..., blocks · bytes of a block]`.
+
+        They are views of `raw` if its last axis is contiguous. Only fields whose numbers are not aligned there, or not in the
+        byte order of the processor, are copies.
+        """
+        is_contiguous = raw.strides[-1] == 1 or raw.shape[-1] == 1
+        blocks = (raw if is_contiguous else np.ascontiguousarray(raw)).view(self.block_dtype)
+        fields = {name: blocks[name] for name in self.block_dtype.names or ()}
+        for name, view in fields.items():
+            if not view.flags.aligned or not view.dtype.isnative:
+                fields[name] = view.astype(view.dtype.newbyteorder("="))
+                fields[name].flags.writeable = raw.flags.writeable
+        return fields
 
     def bytes_of(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the bytes of blocks for a file; the inverse of `fields_of`."""

@@ -26,8 +26,8 @@ from rlx_core.ir.lir import IrStage, Lir
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir
 from rlx_core.ir.prefix import ALIGNMENT, Prefix
+from rlx_core.ir.protocols import Travels
 from rlx_core.ir.provenance import Lines
-from rlx_core.ir.travel import Travels
 
 if TYPE_CHECKING:
     from rlx_core.ir.bundle import Bundle

@@ -5,8 +5,7 @@ from typing import Any
 from attrs import field as field
 from rlx_core.ir.dims import Dim as Dim
 from rlx_core.ir.graph import Value as Value
-from rlx_core.ir.kinks import Kink as Kink
-from rlx_core.ir.op import Op as Op, ZERO as ZERO, Zero as Zero, define_op as define_op
+from rlx_core.ir.op import Kink as Kink, Op as Op, ZERO as ZERO, Zero as Zero, define_op as define_op
 from rlx_core.ir.types import (
     TensorType as TensorType, broadcast_shapes as broadcast_shapes, expect_dtype as expect_dtype,
     expect_rank as expect_rank, expect_shape as expect_shape, same_dim as same_dim, spec as spec

@@ -16,8 +16,7 @@ import numpy as np
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import INEXACT
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import define_op, field
+from rlx_core.ir.op import Kink, define_op, field
 from rlx_core.ops.conversion import real
 from rlx_core.ops.kinds import Ratio, UnaryFloat, composed, elementwise, indicator, unary_float_samples
 from rlx_core.ops.samples import Rejected, Sample

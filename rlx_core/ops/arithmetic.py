@@ -15,8 +15,7 @@ from rlx_core import ops
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INEXACT, INTEGERS, DType, f32, promote
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO
+from rlx_core.ir.op import ZERO, Kink
 from rlx_core.ops.kinds import Ratio, elementwise, is_complex
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)

@@ -15,8 +15,7 @@ from rlx_core.errors import DtypeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import COMPLEXES, INEXACT, c64, c128, f32, f64, promote
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import Op, Zero, define_op
+from rlx_core.ir.op import Kink, Op, Zero, define_op
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.conversion import PartOfComplex, cast, conjugate, linear_jvp, real
 from rlx_core.ops.kinds import elementwise_batch

@@ -16,8 +16,7 @@ from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import Category, Op, Zero, define_op
+from rlx_core.ir.op import Category, Kink, Op, Zero, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis

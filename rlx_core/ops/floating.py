@@ -12,8 +12,7 @@ from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import OpFunction, as_array, op_function
 from rlx_core.ir.dtypes import FLOATS, INEXACT, INTEGERS, DType, dtype, f32, f64, i8, i16, i32, u32
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Op, define_op
+from rlx_core.ir.op import ZERO, Kink, Op, define_op
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.arithmetic import real_sign as sign
 from rlx_core.ops.conversion import operand_batch, zero_jvp, zero_vjp

@@ -1,60 +1,74 @@
-"""A product and the element-wise region after it, as one op: residuals, slopes, gates, and updates of weights by gradients."""
+"""A product and the element-wise region after it, as one op: residuals, gates, updates of weights, scales of integer sums."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import ClassVar
 
-from rlx_core.errors import ShapeError
+from attrs import field
+
+from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import FLOATS
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, f32, i32, u8
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, same_dim
 from rlx_core.ops.activation import gelu, tanh
 from rlx_core.ops.arithmetic import add, multiply, subtract
+from rlx_core.ops.conversion import Cast
 from rlx_core.ops.kinds import promoted
-from rlx_core.ops.linalg import mat_mul
+from rlx_core.ops.linalg import MatMul
+from rlx_core.ops.piecewise import Round
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.samples import Rejected, Sample
+from rlx_core.ops.validators import optional_dtype
 
 
 @define_op(name="fused_matmul_epilogue")
 class FusedMatMulEpilogue(Op):
     """A region that reads a product as its first input: `region(x·w, others..)`.
 
-    With the transposed input as `x` and `others[0] - rate·product` as the region it is the update of a weight by its gradient.
+    The product of integers has sums of `acc_dtype`, which the region scales, and may round to codes again. With the transposed
+    input as `x` and `others[0] - rate·product` as the region it is the update of a weight by its gradient.
 
     Shapes:
         x: f[.., m, k]    w: f[.., k, n]    others: inputs of the region    ->    y_j: [.., m, n]
 
     Attributes:
         region: The epilogue; its dims are those of the product.
+        acc_dtype: A wider dtype for the sums of integers, as of `MatMul`; x and w are then integers.
 
     Raises:
         ShapeError: The product has other dims than the region.
+        DtypeError: The factors are not floats, or not integers if there is an `acc_dtype`.
     """
 
     category: ClassVar = "compute"
     region: ElementwiseRegion
+    acc_dtype: DType | None = field(default=None, converter=optional_dtype)
+
+    @property
+    def product(self) -> MatMul:
+        """The product that the region reads."""
+        return MatMul(acc_dtype=self.acc_dtype)
 
     def prepare(self, x: Value, w: Value, *others: Value) -> tuple[Value | None, ...]:
         return (*promoted(x, w), *others)
 
     def infer(self, x: TensorType, w: TensorType, *others: TensorType) -> TensorType | tuple[TensorType, ...]:
-        expect_dtype("x", x, FLOATS, "float")
-        product = mat_mul.op().infer(x, w)
+        expect_dtype("x", x, *((FLOATS, "float") if self.acc_dtype is None else (INTEGERS, "integer")))
+        product = self.product.infer(x, w)
         shape = self.region.shape
         if product.rank != len(shape) or not all(map(same_dim, product.shape, shape)):
             raise ShapeError(f"the product is {product}, and the region {list(shape)}")
         return self.region.infer(product, *others)
 
     def decompose(self, x: Value, w: Value, *others: Value) -> Value | tuple[Value, ...]:
-        return self.region(mat_mul(x, w), *others)
+        return self.region(self.product(x, w), *others)
 
     def cost(self, x: TensorType, w: TensorType, *others: TensorType) -> Dim:
-        product = mat_mul.op().infer(x, w)
+        product = self.product.infer(x, w)
         return 2 * product.size * x.shape[-1] + self.region.cost(product, *others)
 
     @classmethod
@@ -75,6 +89,25 @@ class FusedMatMulEpilogue(Op):
             shape=(2, 3, 5), access=((15, 5, 1),), results=(0,), steps=(RegionStep(tanh.op(), (0,)),)
         )
         yield Sample("f64[2, 3, 4]", "f64[4, 5]", region=batched)
+        scaled = ElementwiseRegion(
+            shape=(3, 5), access=(full, (1, 0), row), results=(2,),
+            steps=(RegionStep(Cast(f32), (0,)), RegionStep(multiply.op(), (3, 1)), RegionStep(multiply.op(), (4, 2))),
+        )  # fmt: skip
+        yield Sample(
+            "i8[3, 40]", "i8[40, 5]", "f32[3, 1]", "f32[5]", region=scaled, acc_dtype=i32, low=-127.0, high=127.0
+        )
+        codes = ElementwiseRegion(
+            shape=(3, 5), access=(full, one), results=(3,),
+            steps=(
+                RegionStep(Cast(f32), (0,)), RegionStep(multiply.op(), (2, 1)), RegionStep(Round(), (3,)),
+                RegionStep(Cast(u8), (4,)),
+            ),
+        )  # fmt: skip
+        yield Sample("u8[3, 4]", "u8[4, 5]", "f32[]", region=codes, acc_dtype=i32, low=0.0, high=9.0)
+        yield Rejected("i8[3, 4]", "i8[4, 5]", "f32[]", region=codes, error=DtypeError, says="x must be float")
+        yield Rejected(
+            "f16[3, 4]", "f16[4, 5]", "f32[]", region=codes, acc_dtype=f32, error=DtypeError, says="x must be integer"
+        )
         yield Rejected(
             "f32[2, 4]", "f32[4, 5]", "f32[5]", region=biased, error=ShapeError, says="f32[2, 5], and the region"
         )

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from rlx_core import ops
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import OpFunction, as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, DType, bool_, c64, i32, promote
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Op, Operand, Zero, define_op
+from rlx_core.ir.op import ZERO, Kink, Op, Operand, Zero, define_op
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.conversion import cast, conjugate, operand_batch, per_element
-from rlx_core.ops.samples import Range, Rejected, Sample
 from rlx_core.system.records import frozen
+
+if TYPE_CHECKING:  # for the laws
+    from rlx_core.ops.samples import Range, Rejected, Sample
 
 _EXACT_OF_COMPLEX: Final = {
     *(np.add, np.subtract, np.negative, np.equal, np.not_equal, np.isfinite, np.isinf, np.isnan)
@@ -168,9 +170,9 @@ def unary_float_samples(
 ) -> Iterator[Sample | Rejected]:
     """Yield samples for a `UnaryFloat` with these attributes."""
     for dims in (*(f"{d}[3, 4]" for d in FLOATS), "f32[0, 3]", "f32[]"):
-        yield Sample(dims, low=low, high=high, is_smooth=is_smooth, **attributes)
+        yield ops.Sample(dims, low=low, high=high, is_smooth=is_smooth, **attributes)
     for refused in ("bool[2]", "i32[2]", "c64[2]"):
-        yield Rejected(refused, error=DtypeError, says="must be a float", **attributes)
+        yield ops.Rejected(refused, error=DtypeError, says="must be a float", **attributes)
 
 
 _OPERAND_NAMES = {1: ("x",), 2: ("a", "b")}
@@ -219,7 +221,7 @@ def elementwise(
         exact_dtypes = (*FLOATS, *of_complex) if meaning in _EXACT_OF_FLOATS else ()
 
     def sample(*specs: str) -> Sample:
-        return Sample(*specs, low=low, high=high, ranges=ranges, is_smooth=is_smooth)
+        return ops.Sample(*specs, low=low, high=high, ranges=ranges, is_smooth=is_smooth)
 
     return _row(
         name,
@@ -259,7 +261,7 @@ def composed(
     """
 
     def sample(*specs: str) -> Sample:
-        return Sample(*specs, low=low, high=high, is_smooth=is_smooth)
+        return ops.Sample(*specs, low=low, high=high, is_smooth=is_smooth)
 
     derived = {} if partials else {"vjp": None, "jvp": None}
     return _row(
@@ -292,11 +294,15 @@ def _row(
 
 
 def elementwise_samples(
-    count: int, accepts: Sequence[DType], sample: Callable[..., Sample] = Sample, **attributes: Any
+    count: int, accepts: Sequence[DType], sample: Callable[..., Sample] | None = None, **attributes: Any
 ) -> Iterator[Sample | Rejected]:
     """Yield samples for every element-wise op of `count` operands: each dtype, no elements, rank 0, broadcasting both ways, and
     samples that it must refuse.
+
+    Args:
+        sample: Makes a sample of operand types and attributes; `Sample` by default.
     """
+    sample = sample or ops.Sample
     for d in accepts:
         yield sample(*[f"{d}[3, 4]"] * count, **attributes)
     d = next((d for d in accepts if d.name in ("f32", "i32", "c64")), accepts[0])
@@ -306,6 +312,8 @@ def elementwise_samples(
         yield sample(f"{d}[2, 1, 4]", *[f"{d}[3, 1]"] * (count - 1), **attributes)
         yield sample(f"{d}[]", *[f"{d}[2, 3]"] * (count - 1), **attributes)
         yield sample(f"{d}[2, 3]", *[f"{d}[0, 1, 1]"] * (count - 1), **attributes)
-        yield Rejected(f"{d}[3]", *[f"{d}[4]"] * (count - 1), error=ShapeError, says="do not broadcast", **attributes)
+        yield ops.Rejected(
+            f"{d}[3]", *[f"{d}[4]"] * (count - 1), error=ShapeError, says="do not broadcast", **attributes
+        )
     for refused in (d for d in (bool_, i32, c64) if d not in accepts):
-        yield Rejected(*[f"{refused}[2]"] * count, error=DtypeError, says="takes", **attributes)
+        yield ops.Rejected(*[f"{refused}[2]"] * count, error=DtypeError, says="takes", **attributes)

@@ -16,8 +16,7 @@ import numpy as np
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Zero, define_op, field
+from rlx_core.ir.op import ZERO, Kink, Zero, define_op, field
 from rlx_core.ops.activation import expm1
 from rlx_core.ops.kinds import UnaryFloat, composed, elementwise, scaled, unary_float_samples
 from rlx_core.ops.samples import Rejected, Sample

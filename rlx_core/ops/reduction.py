@@ -16,8 +16,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import product, require
 from rlx_core.ir.dtypes import ALL, FLOATS, INEXACT, INTEGERS, DType, bool_, f32, f64, i32, i64
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import define_op
+from rlx_core.ir.op import Kink, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes
 from rlx_core.ops.activation import exp, sqrt
 from rlx_core.ops.arithmetic import maximum

@@ -16,8 +16,7 @@ from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, FLOATS, INEXACT, INTEGERS, bool_
 from rlx_core.ir.graph import Value, as_results
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import ZERO, Kink, Op, Zero, define_op
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
 from rlx_core.ops.conversion import cast, operand_batch, zero_jvp, zero_vjp

@@ -16,8 +16,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product, require
 from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i64
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import ZERO, Kink, Op, Zero, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, normalize_axis, same_dim
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
 from rlx_core.ops.conversion import zero_jvp, zero_vjp

@@ -20,12 +20,11 @@ from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.compiled import CompiledProgram, ProgramCache
 from rlx_core.pipeline.config.records import Configuration, DispatchConfig
 from rlx_core.pipeline.job import Job
-from rlx_core.pipeline.providers import activate_pipeline
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.set_up import Config, set_up
+from rlx_core.pipeline.set_up import Config, activate_pipeline, set_up
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.plugins import PluginHost
 from rlx_core.system.budget import CountedWork, working

@@ -16,10 +16,9 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Lines, Source
-from rlx_core.pipeline import planning
+from rlx_core.pipeline.backend import Backend, ObjectStore, Program, Target
 from rlx_core.pipeline.config.records import MemoryConfig
 from rlx_core.pipeline.report import CompilationReport
-from rlx_core.pipeline.select.backend import Backend, ObjectStore, Program, Target
 from rlx_core.plugins import ContributionFault
 from rlx_core.system.logs import log_event
 from rlx_core.system.progress import progress
@@ -159,8 +158,11 @@ class CompiledProgram:
 
     def _preparing(self, prepare: Graph) -> CompiledProgram:
         options = plan_options(self.memory)
-        lir = planning.planner.make_lir(
-            planning.prepare.computed_graph(prepare), self.target, options=options, resolved=self.lir.options
+        lir = pipeline.planning.planner.make_lir(
+            pipeline.planning.prepare.computed_graph(prepare),
+            self.target,
+            options=options,
+            resolved=self.lir.options,
         )
         return evolve(self, lir=lir, code=[], preparing=[], recorded=[])
 
@@ -219,4 +221,4 @@ class ProgramCache(Protocol):
 @cache
 def plan_options(memory: MemoryConfig) -> PlanOptions:
     """Return the options of memory planning for a configuration."""
-    return planning.planner.PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
+    return pipeline.planning.planner.PlanOptions(strategy=memory.strategy, alignment=memory.alignment)

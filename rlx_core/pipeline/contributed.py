@@ -10,22 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from rlx_core import __version__, ir
+from rlx_core import __version__, ir, pipeline
 from rlx_core.contributions import Contribution, KernelSpec, OpSpec, PassSpec, RuleSpec, SchemeSpec
 from rlx_core.errors import UnknownNameError
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
 from rlx_core.ops.families import removed_ops
-from rlx_core.pipeline import select
-from rlx_core.pipeline.select.backend import Backend
-from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.pipeline.backend import Backend
+from rlx_core.pipeline.kernels import Kernel
 from rlx_core.plugins import PluginHost, Registry
 from rlx_core.plugins.conditions import conditions_of
 from rlx_core.public import CORE, FUNCTIONS
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline.select.dispatch import LegalizationTable
+    from rlx_core.pipeline.dispatch import LegalizationTable
 
 Complaint = Callable[[Any, Any, Registry], str | None]
 """From an imported object, its record and the registry to the fault, or `None`."""
@@ -126,7 +125,7 @@ def pass_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None
 def legalization_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
     return (
         None
-        if isinstance(thing, select.dispatch.LegalizationTable)
+        if isinstance(thing, pipeline.dispatch.LegalizationTable)
         else f"it is {described(thing)}, not a LegalizationTable"
     )
 

@@ -20,11 +20,11 @@ from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding, SizeSymbol, free_symbols
 from rlx_core.ir.graph import Graph, Node, leaf_name
 from rlx_core.ir.lir import Lir, TemplateOrigin
+from rlx_core.pipeline.backend import Outline, Target
+from rlx_core.pipeline.dispatch import Dispatcher
+from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
 from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_lir
 from rlx_core.pipeline.planning.schedule import Flow
-from rlx_core.pipeline.select.backend import Outline, Target
-from rlx_core.pipeline.select.dispatch import Dispatcher
-from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable
 from rlx_core.system.logs import log_event
 from rlx_core.system.lru import CacheCounts, LruCache
 from rlx_core.system.records import define, evolve, frozen

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rlx_core.ir.graph import Graph
 from rlx_core.pipeline.compile import Config, set_up
 from rlx_core.pipeline.config.records import Configuration
-from rlx_core.pipeline.providers import activate_pipeline
+from rlx_core.pipeline.set_up import activate_pipeline
 from rlx_core.plugins import PluginHost, Registry
 from rlx_core.transforms.forward import Prepare, preparing, using
 

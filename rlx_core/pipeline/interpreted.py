@@ -16,8 +16,8 @@ from rlx_core.ir.graph import Node, leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
-from rlx_core.pipeline.select.backend import Backend, Program, Target
-from rlx_core.pipeline.select.kernels import KernelTable, condition, run_reference
+from rlx_core.pipeline.backend import Backend, Program, Target
+from rlx_core.pipeline.kernels import KernelTable, condition, run_reference
 
 INTERPRETER: Final = "interpreter"
 """The name of the target."""

@@ -21,21 +21,21 @@ from rlx_core.ir.graph import Graph, lines_of, ops_inside
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Lines
 from rlx_core.ir.serialize import load_plan, relocated, save
-from rlx_core.pipeline import planning, select
+from rlx_core.pipeline.backend import Backend, Target
 from rlx_core.pipeline.compiled import CompiledProgram, plan_options
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.contributed import HostOps
 from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.report import CompilationReport
-from rlx_core.pipeline.select.backend import Backend, Target
 from rlx_core.plugins import PluginHost, Registry, package_of, stamp_of
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:  # imported where something has to be compiled; a program from the cache needs none of it
+    from rlx_core.passes.engine.base import Conversion
     from rlx_core.passes.engine.fusion_report import FusionReport
     from rlx_core.passes.engine.runner import PassRun
+    from rlx_core.pipeline.dispatch import DispatchReport
     from rlx_core.pipeline.plan import CompilationPlan
-    from rlx_core.pipeline.select.dispatch import DispatchReport
 
 
 @frozen(eq=False)
@@ -136,8 +136,8 @@ class Job:
         if self.configuration.fusion.assert_clean:
             engine.fusion_report.assert_fusion_clean(fusion, self.configuration.fusion.allowed_misses)
         with self.timed("plan"):
-            prepared = planning.prepare.split_prepare(run.graph, self.target, pinned=tuple(self.donations))
-            lir = planning.planner.make_lir(
+            prepared = pipeline.planning.prepare.split_prepare(run.graph, self.target, pinned=tuple(self.donations))
+            lir = pipeline.planning.planner.make_lir(
                 prepared.graph,
                 self.target,
                 output_names=self.output_names,
@@ -153,7 +153,7 @@ class Job:
         stages = {"HIR nodes": len(self.graph)} if ir.hir.has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
         dispatch = run.notes["dispatch"]
-        return self.finished(lir, stages, run.passes, lambda: dispatch, fusion)
+        return self.finished(lir, stages, run.passes, lambda: dispatch, fusion, run.conversions)
 
     def stored(self, compiled: CompiledProgram) -> bytes | None:
         """Return the bytes of a compiled program, from which another process can restore it.
@@ -193,7 +193,7 @@ class Job:
         dispatcher = self.plan.dispatcher
         assert dispatcher is not None, "a job has a target"
         rows, _ = pipeline.legalize.survey(lir.graph, dispatcher)
-        return select.dispatch.DispatchReport(self.target.name, tuple(rows))
+        return pipeline.dispatch.DispatchReport(self.target.name, tuple(rows))
 
     def finished(
         self,
@@ -202,6 +202,7 @@ class Job:
         passes: tuple[PassRun, ...],
         dispatch: Callable[[], DispatchReport],
         fusion: FusionReport | None = None,
+        conversions: tuple[Conversion, ...] | None = None,
     ) -> CompiledProgram:
         report = CompilationReport(
             self.graph.name,
@@ -212,6 +213,7 @@ class Job:
             lir,
             seconds=self.seconds,
             fusion=fusion,
+            conversions=conversions,
             device=self.target,
             left_out=self.registry.left_out,
         )

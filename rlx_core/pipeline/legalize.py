@@ -22,8 +22,8 @@ from rlx_core.ir.types import listed
 from rlx_core.passes.engine.base import LEGAL, LOWERED, Context, Pass, Result, define_pass, emit_like, with_bodies
 from rlx_core.passes.engine.splice import Draft, draft
 from rlx_core.passes.engine.sweep import sweep
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher, DispatchReport, LegalizationTable, row_of
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher, DispatchReport, LegalizationTable, row_of
 from rlx_core.plugins.faults import as_fact
 from rlx_core.plugins.use import leave_row_out
 from rlx_core.system.records import frozen

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from rlx_core.contributions import Contribution, PassSpec
 from rlx_core.errors import ConfigError, Fact, PassOrderError
 from rlx_core.pipeline.config.records import Configuration, Entry, split_entry
-from rlx_core.pipeline.providers import full_name
+from rlx_core.pipeline.set_up import full_name
 from rlx_core.plugins.registry import Registry
 from rlx_core.system.records import frozen
 

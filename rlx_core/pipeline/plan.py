@@ -25,14 +25,14 @@ from rlx_core.passes.engine.base import LEGAL, LOWERED, Context, LirPass, Pass, 
 from rlx_core.passes.engine.order import check_order
 from rlx_core.passes.engine.rules import RuleSet
 from rlx_core.passes.engine.runner import NO_WATCH, PassesRun, Watch, run_passes
+from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config.records import STAGES, Configuration, PipelineConfig, split_entry
 from rlx_core.pipeline.config.structure import structure
 from rlx_core.pipeline.contributed import legalization_tables
 from rlx_core.pipeline.deferred import DeferredPass
+from rlx_core.pipeline.dispatch import Dispatcher
 from rlx_core.pipeline.placement import Line, check_places, with_included
-from rlx_core.pipeline.providers import CORE, full_name
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.dispatch import Dispatcher
+from rlx_core.pipeline.set_up import CORE, full_name
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 from rlx_core.system.records import frozen

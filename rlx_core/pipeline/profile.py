@@ -4,9 +4,9 @@
 ...     fast(x)
 >>> print(profile)                                             # doctest: +SKIP
 
-`rlx.profile` is the public form. An executor calls `active()` once per run and reports to the profile that it returns; without
-one it measures nothing. Rates are computed from the op's `cost` and from the bytes of its operands and results, so a step that
-reads an operand twice shows a lower rate than the memory delivered.
+`rlx.profile` is the public form. An executor calls `active()` once per run if `system.context.watchers` is not 0, and reports to
+the profile that it returns; without one it measures nothing. Rates are computed from the op's `cost` and from the bytes of its
+operands and results, so a step that reads an operand twice shows a lower rate than the memory delivered.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from attrs import field
 
 from rlx_core.errors import FileError
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.graph import Node
+from rlx_core.ir.protocols import Shown
 from rlx_core.ir.provenance import Source
-from rlx_core.ir.shown import Shown
-from rlx_core.system.context import assigned
-from rlx_core.system.locks import Lock
+from rlx_core.system.context import assigned, watching
 from rlx_core.system.records import define, frozen
 
 if TYPE_CHECKING:
     from rlx_core.ir.lir import Lir, Step
-    from rlx_core.pipeline.select.backend import Traffic
+    from rlx_core.pipeline.backend import Traffic
 
 
 def bytes_of(node: Node) -> int:
@@ -272,27 +270,10 @@ class Profile(Shown):
 
 _active: ContextVar[Profile | None] = ContextVar("profile", default=None)
 
-watchers: Final = np.zeros(1, np.int64)
-"""The number of contexts in this process that observe runs; native entries read it and leave such runs to the checked path."""
-
-_watchers_lock: Final = Lock("the number of observers")
-
 
 def active() -> Profile | None:
     """The profile to which runs of this context are reported, or `None`."""
     return _active.get()
-
-
-@contextmanager
-def watching() -> Iterator[None]:
-    """Have all runs take the checked path inside `with`, where they can be observed."""
-    with _watchers_lock:
-        watchers[0] += 1
-    try:
-        yield
-    finally:
-        with _watchers_lock:
-            watchers[0] -= 1
 
 
 @checked_call

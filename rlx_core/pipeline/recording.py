@@ -23,7 +23,7 @@ import attrs
 from rlx_core.ir.dims import DimBinding, RecordedSize, SizeSymbol
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.backend import Outline, Program
+from rlx_core.pipeline.backend import Outline, Program
 from rlx_core.system.records import frozen
 
 Number = int | float

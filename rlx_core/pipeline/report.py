@@ -12,15 +12,16 @@ from attrs import field
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Param
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.shown import Shown
+from rlx_core.ir.protocols import Shown
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
+    from rlx_core.passes.engine.base import Conversion
     from rlx_core.passes.engine.fusion_report import FusionReport
     from rlx_core.passes.engine.runner import PassRun
-    from rlx_core.pipeline.select.backend import Target, Traffic
-    from rlx_core.pipeline.select.dispatch import DispatchReport
-    from rlx_core.pipeline.select.tiers import Tiers
+    from rlx_core.pipeline.backend import Target, Traffic
+    from rlx_core.pipeline.dispatch import DispatchReport
+    from rlx_core.pipeline.tiers import Tiers
     from rlx_core.plugins import ContributionFault
     from rlx_core.tuning.tuner import TunedProblem
 
@@ -62,6 +63,8 @@ class CompilationReport(Shown):
         checked: The reason why all calls take the checked path in Python, if other programs have a fast path.
         seconds: Times of the parts of the compilation, by part.
         fusion: Fusions and near misses; `None` for a program that was read from a cache.
+        conversions: Operations that passes compute in narrower numbers, and operations that they considered and kept; `None`
+            for a program that was read from a cache.
         device: The target itself, which knows on which tier each kernel runs.
         traffic: Bytes transferred between the host and the device of the program, once it ran; `None` for a target in the
             host's memory.
@@ -81,6 +84,7 @@ class CompilationReport(Shown):
     checked: str | None = None
     seconds: Mapping[str, float] = field(factory=dict)
     fusion: FusionReport | None = None
+    conversions: tuple[Conversion, ...] | None = None
     device: Target | None = None
     traffic: Traffic | None = None
     tuned: Sequence[TunedProblem] = ()
@@ -149,7 +153,7 @@ class CompilationReport(Shown):
     @cached_property
     def tiers(self) -> Tiers | None:
         """The number of steps on each tier of the target, and the reasons for lower tiers; `None` if the target has no tiers."""
-        from rlx_core.pipeline.select.tiers import tiers_of  # as above
+        from rlx_core.pipeline.tiers import tiers_of  # as above
 
         return None if self.device is None else tiers_of(self.lir, self.device)
 
@@ -160,7 +164,7 @@ class CompilationReport(Shown):
 
     def _plugin_of(self, kernel: str) -> str:
         """Return the plugin of a kernel; empty for kernels that run on the host."""
-        from rlx_core.pipeline.select.kernels import HOST  # as above
+        from rlx_core.pipeline.kernels import HOST  # as above
 
         return "" if self.device is None or kernel == HOST else self.device.kernels.get(kernel).plugin or ""
 
@@ -187,6 +191,12 @@ class CompilationReport(Shown):
             },
             "expansions": [
                 {"weight": e.name, "type": e.type, "before": e.before, "after": e.after} for e in self.expansions
+            ],
+            "conversions": None
+            if self.conversions is None
+            else [
+                {"pass": c.name, "node": c.node, "what": c.what, "kept": c.reason, "before": c.before, "after": c.after}
+                for c in self.conversions
             ],
             "kernels": [
                 {"op": op, "kernel": kernel, "plugin": plugin, "steps": count}
@@ -218,6 +228,7 @@ class CompilationReport(Shown):
         if self.prepared_nbytes:
             lines.append(f"  {self._preparation}")
         lines += [f"  {expansion}" for expansion in self.expansions]
+        lines += [f"  {conversion}" for conversion in self.conversions or ()]
         if self.traffic is not None:
             lines.append(f"  {self.traffic}")
         for (op, kernel, plugin), count in self.kernels.most_common():
@@ -247,6 +258,8 @@ class CompilationReport(Shown):
             yield "prepared", self._preparation
         for expansion in self.expansions:
             yield "expanded", str(expansion).removeprefix("expanded ")
+        for conversion in self.conversions or ():
+            yield "conversion", str(conversion)
         if self.traffic is not None:
             yield "traffic", str(self.traffic)
         if self.tuned:

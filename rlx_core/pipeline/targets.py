@@ -8,9 +8,9 @@ from attrs import evolve
 
 from rlx_core import hints, pipeline
 from rlx_core.errors import ConfigError, DeviceError, Fact, PluginError, RlxError
+from rlx_core.pipeline.backend import ABSENT, Backend, Target
 from rlx_core.pipeline.contributed import expectation
-from rlx_core.pipeline.select.backend import ABSENT, Backend, Target
-from rlx_core.pipeline.select.kernels import Kernel, KernelTable
+from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_core.plugins import PluginHost, Registry, State
 from rlx_core.plugins.conditions import TARGET
 from rlx_core.plugins.faults import fault_of, named_cause

@@ -7,6 +7,7 @@ it does not depend on ops, passes or backends themselves.
 """
 
 from rlx_core.plugins.collect import Claim
+from rlx_core.plugins.digest import package_of, stamp_of
 from rlx_core.plugins.entry import PluginEntry, PluginOrigin, builtin_entry, given_entry, named_entry
 from rlx_core.plugins.faults import ContributionFault
 from rlx_core.plugins.host import PluginHost, default_host, host_with, set_default_host
@@ -14,7 +15,6 @@ from rlx_core.plugins.index import PluginIndex, installed_plugins
 from rlx_core.plugins.manager import PluginManager
 from rlx_core.plugins.policy import PluginPolicy
 from rlx_core.plugins.registry import Override, Refusal, Registry
-from rlx_core.plugins.stamp import package_of, stamp_of
 from rlx_core.plugins.states import Failure, PluginStatus, Provenance, State, Verdict
 
 __all__ = [

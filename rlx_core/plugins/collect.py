@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Final
 
 from rlx_core.contributions import KINDS, Contribution, OpFamily, OpSpec
-from rlx_core.contributions.newer import noting_newer_fields
+from rlx_core.contributions.records import noting_newer_fields
 from rlx_core.errors import Fact, PluginError
 from rlx_core.hooks import HOOKS
 from rlx_core.plugins.digest import record_digest

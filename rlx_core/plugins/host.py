@@ -14,7 +14,7 @@ from rlx_core.errors import Fact, PluginError, nearest
 from rlx_core.errors.lacks import is_lack
 from rlx_core.plugins.collect import Claim, Collected, collect
 from rlx_core.plugins.conditions import COMPILE, VERBS, WORDS, conditions_of, is_condition, target_conditions
-from rlx_core.plugins.digest import sha256
+from rlx_core.plugins.digest import packages_of, sha256, stamp_of
 from rlx_core.plugins.entry import (
     PluginEntry,
     PluginOrigin,
@@ -31,7 +31,6 @@ from rlx_core.plugins.index import installed_plugins
 from rlx_core.plugins.manager import PluginManager
 from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Key, Registry
-from rlx_core.plugins.stamp import packages_of, stamp_of
 from rlx_core.plugins.states import PluginStatus, State, Verdict, attempt
 from rlx_core.system.locks import Lock
 

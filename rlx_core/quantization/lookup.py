@@ -8,7 +8,7 @@ from attrs import evolve
 
 from rlx_core.ir.schemes import Scheme
 from rlx_core.pipeline.contributed import expectation
-from rlx_core.pipeline.providers import full_name
+from rlx_core.pipeline.set_up import full_name
 from rlx_core.plugins.host import PluginHost
 
 

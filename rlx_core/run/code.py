@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlx_core.device.driver import At
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.placed import At
 from rlx_core.run.plan import BufferId
 from rlx_core.system.records import frozen
 

@@ -16,7 +16,7 @@ from rlx_core.ir.rules import RuleTable
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 
 if TYPE_CHECKING:
     from rlx_core.run.memory import ProgramMemory

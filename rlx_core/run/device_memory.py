@@ -20,7 +20,7 @@ from rlx_core.run.memory import POISON, Allocation, ProgramMemory, strided
 from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlanLeaf
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline.select.backend import Params
+    from rlx_core.pipeline.backend import Params
     from rlx_core.run.frames import Frame, Frames
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-from rlx_core.pipeline.select.backend import Listing
+from rlx_core.pipeline.backend import Listing
 
 
 def shared_listings(

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from rlx_core.device.driver import At
 from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.ir.array import usable
+from rlx_core.ir.placed import At
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlanLeaf
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline.select.backend import Params
+    from rlx_core.pipeline.backend import Params
     from rlx_core.run.frames import Frame, Frames
 
 POISON: Final = 0xFF
@@ -75,7 +75,8 @@ class ProgramMemory(ABC):
         Copies are kept in `params`, which also counts their bytes.
 
         Args:
-            is_used: Whether code reads it in this memory.
+            is_used: Whether code reads it in this memory. On the host an array that is packed, and not read otherwise, may have
+                strides; on a device it is not copied there.
             is_read: Whether steps on the host read it.
 
         Raises:
@@ -188,7 +189,16 @@ class HostMemory(ProgramMemory):
         return {number: Allocation(At(array, 0)) for number, array in enumerate(plan.constants)}
 
     def bind(self, leaf: PlanLeaf, params: Params, *, is_used: bool, is_read: bool) -> tuple[np.ndarray, None]:
-        return usable(params[leaf.name]), None
+        array = params[leaf.name]
+        if not (is_used or is_read) or leaf.name in params.on_host:
+            return params.on_host.get(leaf.name, array), None
+        dense = usable(array)
+        if dense is not array and not leaf.is_donated:
+            params.on_host[leaf.name] = dense
+            from rlx_core.ir.mapped_pages import free_mapped_pages  # here, because few parameters have strides
+
+            free_mapped_pages(array)
+        return dense, None
 
     def at(self, array: np.ndarray) -> At:
         return At(array, 0)
@@ -238,7 +248,7 @@ class HostMemory(ProgramMemory):
         array, shape, dtype = address.buffer, type.static_shape, type.dtype.numpy
         if array.shape == shape and array.dtype == dtype and address.offset == 0 and strides == dense_strides(type):
             return array
-        return strided(bytes_of(array), address.offset, shape, dtype, strides)
+        return strided(bytes_of(usable(array)), address.offset, shape, dtype, strides)
 
     def write(self, address: At, array: np.ndarray, *, waits: bool = True) -> None:
         bytes_of(address.buffer)[address.offset : address.offset + array.nbytes] = bytes_of(array)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx_core.device.driver import At
 from rlx_core.errors import RlxError
 from rlx_core.errors.contained import reraise
 from rlx_core.ir.array import read_only_view
 from rlx_core.ir.lir import Lir, Slot, Step
+from rlx_core.ir.placed import At
 from rlx_core.ir.strides import dense_strides, extent
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.backend import at_step
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.backend import at_step
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.memory import bytes_of, strided
 from rlx_core.run.plan import ARENA, BufferId, Location, Locations

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlx_core import pipeline
 from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.errors.contained import reraise
 from rlx_core.ir.array import usable
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.profile import active
-from rlx_core.pipeline.select.backend import Outputs, Program, Traffic
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.backend import Outputs, Program, Traffic
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.code import Calls, Code
-from rlx_core.run.frames import Frame, Frames
+from rlx_core.run.frames import BoundParams, Frame, Frames, SharedState, bind_params
 from rlx_core.run.memory import ProgramMemory
-from rlx_core.run.parameters import BoundParams, SharedState, bind_params
 from rlx_core.run.parts import Driven, HostCall, HostPart, parts_of
 from rlx_core.run.plan import BufferId, ExecutionPlan, Locations
 from rlx_core.run.results import ResultMemory, Results
+from rlx_core.system.context import watchers
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen
 
@@ -204,7 +204,8 @@ class PlannedProgram(Program):
 
     def _run_parts(self, started: StartedRun) -> int:
         """Run all parts; the bytes that were copied for steps on the host."""
-        frame, profile, guard, transferred = started.frame, active(), self.guard, 0
+        frame, guard, transferred = started.frame, self.guard, 0
+        profile = pipeline.profile.active() if watchers[0] else None
         on_host: Mapping[BufferId, np.ndarray] | None = None
         if guard is not None:
             guard.begin(frame)
@@ -259,9 +260,7 @@ class PlannedProgram(Program):
 
     @lazy
     def _used(self) -> frozenset[BufferId]:
-        """The buffers that must be on a device: code refers to them, or outputs or steps on the host are there."""
-        if self.memory.is_host:
-            return frozenset()  # everything is there
+        """The buffers that must be on a device, or dense on the host: code refers to them, or outputs or steps of the host do."""
         used = {*self.compiled.arguments}
         for part in self.host_parts:
             used.update(part.written)
@@ -274,9 +273,7 @@ class PlannedProgram(Program):
 
     @lazy
     def _read_by_host(self) -> frozenset[BufferId]:
-        """The buffers of a device's program that functions of the host read."""
-        if self.memory.is_host:
-            return frozenset()
+        """The buffers that functions of the host read."""
         return frozenset(buffer for part in self.host_parts if isinstance(part, HostCall) for buffer in part.read)
 
     def _sizes(self) -> str:

@@ -13,9 +13,8 @@ import numpy as np
 from attrs import field
 
 from rlx_core.ir.strides import dense_strides
-from rlx_core.run.frames import Frame, Frames
+from rlx_core.run.frames import BoundParams, Frame, Frames
 from rlx_core.run.memory import ProgramMemory
-from rlx_core.run.parameters import BoundParams
 from rlx_core.run.plan import BufferId, ExecutionPlan, PlannedOutput
 from rlx_core.system.records import frozen
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rlx_core.errors import CacheError
+from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.pipeline.config.records import CacheConfig, Configuration
-from rlx_core.pipeline.select.backend import ObjectStore
 from rlx_core.system.disk import DiskCache
 from rlx_core.system.locks import Lock
 from rlx_core.system.lru import LruCache

@@ -15,10 +15,10 @@ from rlx_core.ir.graph import Graph, Literal, leaf_name
 from rlx_core.ir.module import Module
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.arguments import names
+from rlx_core.pipeline.backend import Outputs
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import CompilationReport
-from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.donations import donations_of

@@ -13,11 +13,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from rlx_core import ir
+from rlx_core import ir, pipeline
 from rlx_core.errors import Fact, FormatError, MissingInputError, RlxError, UnknownNameError, nearest
 from rlx_core.errors.contained import reraise
 from rlx_core.errors.lacks import in_our_words
-from rlx_core.ir import nonfinite
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import HostArray, donate_together, donation_text, is_immutable, wrapped
 from rlx_core.ir.dims import DimBinding
@@ -26,13 +25,13 @@ from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.placed import Placed
 from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.backend import Outputs, Params
 from rlx_core.pipeline.compiled import CompiledProgram
-from rlx_core.pipeline.profile import active
 from rlx_core.pipeline.report import CompilationReport
-from rlx_core.pipeline.select.backend import Outputs, Params
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated
 from rlx_core.runtime.bound import BoundProgram, BoundPrograms
 from rlx_core.runtime.straight import Door
+from rlx_core.system.context import watchers
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
 
@@ -247,11 +246,12 @@ class Executable:
 
     def _run_observed(self, bound: BoundProgram, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
         """Run a program step by step, and report the run to the profile that is active, if one is."""
-        checks = self._traced is not None and nonfinite.active() is not None
+        is_observed = watchers[0] > 0
+        checks = is_observed and self._traced is not None and ir.nonfinite.active() is not None
         # A run may overwrite its donated inputs, so the copies are kept to evaluate the program again with the original values.
         observed = [copy.copy(a) if e.is_donated and checks else a for e, a in zip(self._entries, ready, strict=True)]
         weights = {n: copy.copy(a) if n in self._shared.donated and checks else a for n, a in self.weights.items()}
-        profile, start = active(), time.perf_counter()
+        profile, start = pipeline.profile.active() if is_observed else None, time.perf_counter()
         results = self._run_program(bound, ready, outputs)
         for entry, array in zip(self._entries, ready, strict=True):
             if entry.is_donated and isinstance(array, Placed):
@@ -261,7 +261,7 @@ class Executable:
         if checks:
             assert self._traced is not None, "checks are made of programs whose graph is known"
             inputs = dict(zip(self._inputs, observed, strict=True))
-            nonfinite.expect_finite_results(self._traced, inputs, weights, results)
+            ir.nonfinite.expect_finite_results(self._traced, inputs, weights, results)
         return results
 
     def _run_program(self, bound: BoundProgram, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:

@@ -6,23 +6,22 @@ import functools
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from rlx_core import runtime
 from rlx_core.errors import ConfigError, TraceError
+from rlx_core.errors.base import shorten
 from rlx_core.errors.lacks import typed_lacks
-from rlx_core.errors.tracebacks import shorten
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import is_array
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.placed import placed_type
-from rlx_core.ops.arguments import names
+from rlx_core.pipeline.backend import Outputs
 from rlx_core.pipeline.compile import Config, compile_graph, set_up
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import CompilationReport
-from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
@@ -33,7 +32,9 @@ from rlx_core.system.locks import Lock
 from rlx_core.system.records import frozen
 from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.trees.flatten import bind_arguments, expect_function, flatten_arguments, function_name
-from rlx_core.trees.static import StaticArguments
+
+if TYPE_CHECKING:
+    from rlx_core.trees.static import StaticArguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,7 +97,7 @@ class Jitted(Generic[P, R_co]):
         self._static = static
         self._function = function if static is None else static.unwrapping()
         self._options = options
-        self._donate = names("jit: donate", donate, 'donate="params"')
+        self._donate = donated_names(donate)
         self._made = recipe
         self._outputs = outputs
         self._prefers_device = prefers_device
@@ -325,9 +326,39 @@ def jit(
     if function is None:
         return again
     expect_function("jit", function)
-    static = StaticArguments.of("jit", function, static_argnums, static_argnames)
     recipe = functools.partial(again, function)
-    return Jitted(function, options, donate, recipe, outputs, static if static.names else None)
+    return Jitted(
+        function, options, donate, recipe, outputs, static_arguments(function, static_argnums, static_argnames)
+    )
+
+
+def donated_names(donate: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of donated arguments.
+
+    Raises:
+        ConfigError: An item is not a string.
+    """
+    if isinstance(donate, tuple) and not donate:
+        return ()
+    from rlx_core.ops.arguments import names  # here, because few functions have donated arguments
+
+    return names("jit: donate", donate, 'donate="params"')
+
+
+def static_arguments(
+    function: Callable[..., Any], numbers: int | Sequence[int], names: str | Sequence[str]
+) -> StaticArguments | None:
+    """Return the static arguments of a function; `None` if it has none.
+
+    Raises:
+        UnknownNameError, AxisError: The function has no such parameter.
+    """
+    if isinstance(numbers, tuple) and isinstance(names, tuple) and not numbers and not names:
+        return None
+    from rlx_core.trees.static import StaticArguments  # here, because few functions have static arguments
+
+    static = StaticArguments.of("jit", function, numbers, names)
+    return static if static.names else None
 
 
 def run_compiled(function: Callable[..., Any], *args: Any) -> Any:

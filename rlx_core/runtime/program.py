@@ -10,8 +10,8 @@ from rlx_core.ir.bind import bind, named_binding
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import IrStage, Module
+from rlx_core.pipeline.backend import Outputs
 from rlx_core.pipeline.compile import Config, compile_graph
-from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable

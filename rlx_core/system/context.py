@@ -1,9 +1,14 @@
-"""Context variables that have a value inside a block."""
+"""Context variables that have a value inside a block, and the number of blocks that observe runs."""
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+from rlx_core.system.locks import Lock
 
 T = TypeVar("T")
 
@@ -27,3 +32,21 @@ class assigned(Generic[T]):
 
     def __exit__(self, *raised: object) -> None:
         self._variable.reset(self._token)
+
+
+watchers: Final = array("q", [0])
+"""The number of contexts in this process that observe runs; native entries read it and leave such runs to the checked path."""
+
+_watchers_lock: Final = Lock("the number of observers")
+
+
+@contextmanager
+def watching() -> Iterator[None]:
+    """Have all runs take the checked path inside `with`, where they can be observed."""
+    with _watchers_lock:
+        watchers[0] += 1
+    try:
+        yield
+    finally:
+        with _watchers_lock:
+            watchers[0] -= 1

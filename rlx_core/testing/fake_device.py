@@ -32,7 +32,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
-from rlx_core.pipeline.select.backend import Level
+from rlx_core.pipeline.backend import Level
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.entry import given_entry

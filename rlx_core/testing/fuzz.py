@@ -25,12 +25,12 @@ from attrs import evolve, field
 from rlx_core.errors import KernelBuildError
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.verify_lir import verify_lir
+from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.compile import compile_graph, set_up
 from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.planning.planner import PlanOptions, make_lir
 from rlx_core.pipeline.planning.verify_steps import step_faults
-from rlx_core.pipeline.select.backend import Target
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
 from rlx_core.system.records import frozen

@@ -30,7 +30,7 @@ from rlx_core.ops import standard_ops
 from rlx_core.passes.engine.base import LirPass, Pass
 from rlx_core.passes.engine.rules import RewriteRule, RuleSet
 from rlx_core.pipeline.contributed import EXPECTED, kernels_fault
-from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.pipeline.kernels import Kernel
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.entry import PluginEntry, named_entry

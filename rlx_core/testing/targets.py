@@ -10,7 +10,7 @@ import numpy as np
 from rlx_core.errors import LegalizeError
 from rlx_core.ir.graph import Graph
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.select.kernels import HOST
+from rlx_core.pipeline.kernels import HOST
 from rlx_core.runtime.executable import Executable
 from rlx_core.system.records import define
 

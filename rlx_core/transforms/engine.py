@@ -27,11 +27,11 @@ from rlx_core.ir.graph import (
 from rlx_core.ir.mesh import NO_AXES, Mesh
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.provenance import originating
-from rlx_core.ir.registered import Registered
 from rlx_core.ir.rules import CustomDerivative, Kind, Rules, transforming
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.host.effects import without_effects
 from rlx_core.plugins.faults import ContributionFault, as_fact
+from rlx_core.public import Registered
 from rlx_core.system.records import frozen
 
 _METHODS: Final[Mapping[Kind, str]] = {

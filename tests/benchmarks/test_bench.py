@@ -56,6 +56,7 @@ def outcome(rlx: float, **peers: float) -> CaseOutcome:
     return CaseOutcome(case(aim=0.5), Timing((rlx,), 1.0), {n: Timing((ms,), 1.0) for n, ms in peers.items()})
 
 
+@pytest.mark.medium
 def test_every_round_runs_every_program_and_begins_elsewhere() -> None:
     calls: list[str] = []
     programs = {n: Program(lambda n=n: calls.append(n), list) for n in "abc"}
@@ -194,6 +195,7 @@ def test_the_part_of_a_limit_is_that_of_as_many_threads() -> None:
     assert "100 GFLOP/s, 80 % of peak" in said  # 2 G in 20 ms, of 125
 
 
+@pytest.mark.medium
 def test_limits_are_measured_in_the_rounds_of_their_case() -> None:
     fixed = Program(lambda: None, lambda: [np.ones(3)])
     limited = case(work=(1.0, "GB/s"), limit="copy", single=lambda data: fixed)

@@ -22,8 +22,8 @@ OPS = '''
     from rlx_core.ops.activation import exp
     from rlx_core.ir.op import Op, define_op
     from rlx_core.ops.samples import Sample
-    from rlx_core.pipeline.select.backend import Backend, Target
-    from rlx_core.pipeline.select.kernels import KernelTable, condition
+    from rlx_core.pipeline.backend import Backend, Target
+    from rlx_core.pipeline.kernels import KernelTable, condition
 
     @define_op(domain="acme")
     class Double(Op):

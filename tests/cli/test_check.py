@@ -33,7 +33,7 @@ WORKS = """
 """
 FOR_OTHERS = """
     from rlx_core.ops.activation import exp
-    from rlx_core.pipeline.select.kernels import KernelTable
+    from rlx_core.pipeline.kernels import KernelTable
 
     table = KernelTable("cpu")
 

@@ -109,6 +109,7 @@ def test_one_step_of_a_graph_or_plan_is_its_node_and_how_it_runs(compiling, leve
     assert ("steady-state" in out) == (level == "lir")
 
 
+@pytest.mark.medium
 def test_a_plan_in_a_file_is_printed_as_it_is(rlx, compiling) -> None:
     assert "stages" in compiling(*SOFTMAX, "-o", "plan.rlx").out
     saved = load((rlx.place / "plan.rlx").read_bytes(), OPS)

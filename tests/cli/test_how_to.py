@@ -42,7 +42,7 @@ def test_a_command_of_the_page_works(acme, command, config) -> None:
 # Softmax has a kernel for f32 alone, as in the page's story.
 KERNELS = """
     from rlx_core.ops.softmax import Softmax
-    from rlx_core.pipeline.select.kernels import KernelTable
+    from rlx_core.pipeline.kernels import KernelTable
 
     table = KernelTable("toy", plugin="kernels")
     table.register(Softmax, dtypes="f32")(lambda op, x, *, out, workspace: None)

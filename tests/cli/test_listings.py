@@ -85,6 +85,7 @@ def test_an_op_that_cannot_be_imported_is_a_row_and_not_the_end(rlx) -> None:
     assert rlx("ops", "bad.op").code == rlx("ops", "bad.pi").code == 2
 
 
+@pytest.mark.medium
 def test_listings_fit_80_columns(acme) -> None:
     for command in ("ops", "passes"):
         assert max(map(len, acme(command).out.splitlines())) <= 80, command

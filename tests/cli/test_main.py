@@ -224,6 +224,7 @@ def test_the_version_imports_neither_arrays_nor_tables(tmp_path) -> None:
         assert process(word, place=tmp_path, code=code)[1].splitlines()[-1] == "[]", word
 
 
+@pytest.mark.medium
 def test_a_reader_that_has_gone_is_no_error_worth_a_word(tmp_path) -> None:
     code = (
         "import os, sys\nread, write = os.pipe()\nos.dup2(write, 1)\nos.close(read)\nos.close(write)\n"
@@ -233,6 +234,7 @@ def test_a_reader_that_has_gone_is_no_error_worth_a_word(tmp_path) -> None:
     assert (code_of, err) == (1, "")
 
 
+@pytest.mark.medium
 def test_a_warning_is_one_line_without_the_place_in_the_source_that_raised_it() -> None:
     program = (
         "import warnings; from rlx_core.cli import main\n"

@@ -32,6 +32,7 @@ def package(rlx, saved):
     return lambda *words: rlx("--plugin", "cpu=rlx_cpu.plugin", "package", *words)
 
 
+@pytest.mark.medium
 def test_a_saved_function_is_packaged_and_shown(rlx, package) -> None:
     made = package("f.rlx", "--target", "cpu:sse2", "--target", "cpu:neon", "--sizes", "rows=1", "--sizes", "rows=2")
     assert "cpu:sse2" in made.out
@@ -57,6 +58,7 @@ def test_what_is_wrong_is_said(package) -> None:
     assert "it starts with" in package("--show", "f.rlx").err
 
 
+@pytest.mark.medium
 def test_a_flipped_bit_in_what_this_machine_would_not_use_is_found(rlx, package) -> None:
     """Loading checks what it uses; showing checks everything: here the code for another processor, and the program."""
     package("f.rlx", "--target", "cpu:sse2", "--target", "cpu:neon", "--sizes", "rows=2")

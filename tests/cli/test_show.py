@@ -14,9 +14,9 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.planner import make_lir
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.runtime.compiled_function import compile_function
 
 

@@ -35,6 +35,7 @@ def downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.medium
 def test_a_package_is_added_listed_and_removed(downloaded: Path) -> None:
     digest = hashlib.sha256(downloaded.read_bytes()).hexdigest()
     with pytest.raises(FileError, match="nobody has agreed"):
@@ -48,6 +49,7 @@ def test_a_package_is_added_listed_and_removed(downloaded: Path) -> None:
         rlx.load(downloaded)
 
 
+@pytest.mark.medium
 def test_a_digest_that_is_not_known_and_a_damaged_package_are_errors(downloaded: Path) -> None:
     assert "no known package has the SHA-256" in run("trust", "--remove", "ab" * 32).stderr
     data = bytearray(downloaded.read_bytes())

@@ -25,8 +25,8 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.movement import Concat
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Sum
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import Condition, KernelTable
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import Condition, KernelTable
 from rlx_core.plugins import PluginHost, given_entry, set_default_host
 from rlx_core.system.budget import Budget
 from rlx_core.testing.about import asked_of

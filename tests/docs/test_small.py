@@ -52,6 +52,7 @@ def test_it_names_modules_of_rlx_that_exist() -> None:
     assert [p for p in places if not ((root / p).is_dir() or (root / f"{p}.py").is_file())] == []
 
 
+@pytest.mark.medium
 def test_as_a_script_it_prints_each_stage_and_learns() -> None:
     out = subprocess.run([sys.executable, "-W", "error", FILE], capture_output=True, text=True, check=True).stdout
     assert [line.split(":")[0].split(" (")[0] for line in out.splitlines() if line.startswith("#")] == [

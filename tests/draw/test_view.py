@@ -131,6 +131,7 @@ def test_no_two_boxes_overlap_and_all_are_on_the_page(rich):
         assert float(r["y"]) + float(r["height"]) <= float(page.get("height"))
 
 
+@pytest.mark.medium
 def test_one_op_has_one_colour_in_every_process():
     code = "import sys; sys.path.insert(0, {!r}); from rlx_core.draw.svg import _colour; print(_colour('linalg', 0.5, 0.5))"
     found = {

@@ -132,6 +132,7 @@ def test_the_work_of_a_stage_grows_as_the_program_does(program: str, stage: str)
     assert many < 1.25 * few, f"{few:.0f} calls a node of {len(small)} nodes, {many:.0f} of {len(large)}"
 
 
+@pytest.mark.medium
 def test_a_program_deeper_than_the_stack_goes_through_every_stage() -> None:
     graph = rlx.trace(chained(150), X)
 

@@ -28,8 +28,8 @@ from rlx_core.ops.activation import exp, softplus
 from rlx_core.passes.engine.base import Pass, Result, define_pass
 from rlx_core.passes.engine.rules import rewrite, ruleset
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.select.dispatch import LegalizationTable
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.dispatch import LegalizationTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.plan import resolve_plan
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy
 
@@ -156,6 +156,7 @@ def test_no_order_of_installation_and_no_hash_seed_changes(compilations: list[di
     assert all(other == first for other in others)
 
 
+@pytest.mark.medium
 def test_among_equal_claims_the_name_decides(compilations: list[dict[str, object]]) -> None:
     """Otherwise the test above would compare programs in which no plugin had anything to decide."""
     served = {op: plugin for op, _, plugin in compilations[0]["kernels"]}  # type: ignore[attr-defined]

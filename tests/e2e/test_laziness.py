@@ -102,6 +102,7 @@ def test_a_function_that_needs_two_of_a_hundred_plugins_imports_those_two(site: 
     assert run(site, PROGRAM) == imported  # the second time with the index and the program from the caches
 
 
+@pytest.mark.medium
 def test_all_of_them_are_known_without_being_imported(site: Path) -> None:
     listed = run(
         site,
@@ -133,6 +134,7 @@ def test_importing_rlx_imports_no_plugin_and_nothing_heavy(site: Path) -> None:
     assert mine == "[]"
 
 
+@pytest.mark.medium
 def test_using_the_front_door_needs_no_plugin(site: Path) -> None:
     """Tracing and evaluating are the core's own; a target is found when something is compiled for one."""
     program = (

@@ -114,6 +114,7 @@ def decoding(patch: pytest.MonkeyPatch) -> Program:
 EVERY_PROGRAM = pytest.mark.parametrize("program", [gpt, mlp, sentences, decoding], ids=lambda p: p.__name__)
 
 
+@pytest.mark.medium
 @EVERY_PROGRAM
 def test_every_step_is_native(program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch) -> None:
     function, arguments, donated = program(monkeypatch)
@@ -126,6 +127,7 @@ def test_every_step_is_native(program: Callable[..., Program], monkeypatch: pyte
     assert left == []
 
 
+@pytest.mark.medium
 @EVERY_PROGRAM
 def test_every_program_keeps_to_its_own_memory(
     program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch

@@ -45,6 +45,7 @@ def test_there_are_plugins_to_look_at() -> None:
     assert len(DOORS) >= 4
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("door", DOORS, ids=[door.parent.name for door in DOORS])
 def test_a_plugin_is_met_without_its_library_or_a_driver(door: Path) -> None:
     name = door.parent.name

@@ -17,7 +17,7 @@ from rlx_core.contributions import BackendSpec, OptionSpec
 from rlx_core.device.device import Device
 from rlx_core.errors import DeviceError, DeviceUnavailableError
 from rlx_core.hooks import hookimpl
-from rlx_core.pipeline.select.backend import Level
+from rlx_core.pipeline.backend import Level
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.entry import given_entry
 from rlx_core.testing.fake_device import FACTS, FakeBackend, fake_host

@@ -335,6 +335,7 @@ def test_poisoned_memory_changes_nothing(bench: Any) -> None:
     assert bench.driver.count("fill") > 0
 
 
+@pytest.mark.medium
 def test_a_program_that_does_not_fit_says_so_and_the_next_one_runs(bench: Any) -> None:
     tiny = type(bench)(facts=evolve(FACTS, memory_nbytes=4096, largest_buffer=4096))
     with pytest.raises(OutOfMemoryError, match=r"fake:0: the .*puts of a run of 40192 bytes"):

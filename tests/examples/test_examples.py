@@ -126,6 +126,7 @@ def test_an_example_ends_in_a_picture_and_a_number(name: str, tmp_path: Path) ->
         assert len(said) > 200
 
 
+@pytest.mark.medium
 def test_char_gpt_expects_the_same_with_a_cache_as_without() -> None:
     spec = importlib.util.spec_from_file_location("char_gpt", EXAMPLES / "char_gpt.py")
     assert spec is not None

@@ -27,6 +27,7 @@ print(float(np.asarray(arrays["w"]).sum()))
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("count", "way"), [(1000, "mapped"), (MAX_READ_NBYTES, "read")])
 def test_arrays_of_a_file_that_was_shortened_have_their_elements(count: int, way: str, tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from rlx_core.errors import DtypeError, FormatError, TraceError
-from rlx_core.files.safetensors import load_safetensors, read_metadata, save_safetensors
+import rlx_core as rlx
+from rlx_core.errors import DtypeError, FormatError, TraceError, UnsupportedError
+from rlx_core.files.safetensors import load_safetensors, open_safetensors, read_metadata, save_safetensors
 
 RNG = np.random.default_rng(7)
 
@@ -138,6 +139,68 @@ def test_any_layout_and_byte_order_is_saved(tmp_path, array):
     np.testing.assert_array_equal(load_safetensors(tmp_path / "a.safetensors")["x"], array)
 
 
+CODES = np.arange(256, dtype=np.uint8)
+FLOATS8 = {"F8_E4M3": ("fp8_e4m3", ml_dtypes.float8_e4m3fn), "F8_E5M2": ("fp8_e5m2", ml_dtypes.float8_e5m2)}
+
+
+@pytest.mark.parametrize("name", FLOATS8)
+def test_tensors_of_f8_are_quantised_arrays(tmp_path, name):
+    scheme, element = FLOATS8[name]
+    header = {
+        "x": row(name, (2, 128), (0, 256)),
+        "number": row(name, (), (256, 257)),
+        "empty": row(name, (3, 0), (257, 257)),
+        "plain": row("I8", (3,), (257, 260)),
+    }
+    path = file_of(tmp_path / "a.safetensors", header, CODES.tobytes() + CODES[60:61].tobytes() + b"\1\2\3")
+    expected = CODES.view(element).astype(np.float32).reshape(2, 128)
+
+    arrays = rlx.load(path)
+    assert arrays["x"].scheme.name == f"rlx.{scheme}"
+    assert np.array_equal(arrays["x"].dequantize(), expected, equal_nan=True)
+    assert np.array_equal(arrays["x"].fields["codes"].reshape(-1), CODES)
+    assert arrays["number"] == CODES[60:61].view(element)[0]
+    assert (arrays["empty"].shape, arrays["empty"].dtype, arrays["plain"].tolist()) == ((3, 0), np.float32, [1, 2, 3])
+
+    file = open_safetensors(path)
+    assert list(file) == list(header)
+    tensor = file["x"]
+    assert (tensor.shape, tensor.dtype, tensor.nbytes, tensor.type_name) == ((2, 128), rlx.f32, 256, name)
+    assert np.array_equal(tensor.numpy(), expected, equal_nan=True)
+    assert tensor.quantized().scheme == tensor.scheme == arrays["x"].scheme
+    assert (file["plain"].scheme, file["plain"].numpy().tolist()) == (None, [1, 2, 3])
+    with pytest.raises(UnsupportedError, match=r"'plain' is I8\[3\], not quantised"):
+        file["plain"].quantized()
+
+
+def test_a_product_reads_the_codes_of_f8(tmp_path):
+    path = file_of(tmp_path / "a.safetensors", {"w": row("F8_E4M3", (4, 16), (0, 64))}, CODES[:64].tobytes())
+    x = RNG.standard_normal((3, 16)).astype(np.float32)
+    weight = CODES[:64].view(ml_dtypes.float8_e4m3fn).astype(np.float32).reshape(4, 16)
+
+    result = rlx.jit(lambda params, x: x @ params["w"].dequantize().T)(rlx.load(path), x)
+    np.testing.assert_allclose(result, x @ weight.T, rtol=1e-5, atol=1e-6)
+
+
+def test_a_tensor_of_an_unknown_type_raises_when_its_data_are_read(tmp_path):
+    header = {"x": row("F4", (4,), (0, 2)), "y": row("F32", (1,), (2, 6)), "z": row("F8_E4M", (1,), (6, 7))}
+    path = file_of(tmp_path / "a.safetensors", header, bytes(7))
+
+    file = open_safetensors(path)
+    assert (file["x"].shape, file["x"].dtype, file["x"].type_name, file["y"].numpy()) == ((4,), None, "F4", 0)
+    for data in (file["x"].numpy, file["x"].quantized):
+        with pytest.raises(UnsupportedError, match="'x' has the dtype 'F4', and known are BOOL"):
+            data()
+    with pytest.raises(UnsupportedError) as caught:
+        file["z"].numpy()
+    assert "F8_E4M3" in str(caught.value)
+    with pytest.raises(UnsupportedError, match="'F4'") as caught:
+        rlx.load(path)
+    assert path in [fact.value for fact in caught.value.facts]
+    assert "open_safetensors" in str(caught.value)
+    assert read_metadata(path) == {}
+
+
 # ------------------------------------------------------------------------------- what is wrong is refused
 
 HOSTILE = [
@@ -155,7 +218,8 @@ HOSTILE = [
     ({"x": 3}, "'x' must have dtype, shape and data_offsets, not 3"),
     ({"x": {"dtype": "F32", "shape": [2]}}, "'x' must have dtype, shape and data_offsets"),
     ({"x": row() | {"more": 1}}, "'x' must have dtype, shape and data_offsets"),
-    ({"x": row("F33")}, "'x' has the dtype 'F33', and known are BOOL"),
+    ({"x": row("F8_E4M3")}, r"'x' is F8_E4M3\[2\], 2 bytes, and has 8"),
+    ({"x": row("F33", offsets=(0, 9))}, "'x' is bytes 0..9"),
     ({"x": row() | {"dtype": ["F32"]}}, "'x' has the dtype"),
     ({"x": row(shape=[-2])}, "shape of 'x' must be a list of natural numbers"),
     ({"x": row(shape=[2.0])}, "shape of 'x'"),
@@ -206,6 +270,7 @@ def test_a_file_cut_at_any_length_is_refused(tmp_path):
             load_safetensors(cut)
 
 
+@pytest.mark.medium
 def test_a_file_with_any_bit_flipped_is_refused_or_differs_in_a_name_a_value_or_the_metadata(tmp_path):
     save_safetensors(tmp_path / "a.safetensors", {"x": np.float32([1, 2]), "y": np.int8([3])}, {"k": "v"})
     whole = (tmp_path / "a.safetensors").read_bytes()
@@ -217,7 +282,7 @@ def test_a_file_with_any_bit_flipped_is_refused_or_differs_in_a_name_a_value_or_
         flipped.write_bytes(damaged)
         try:
             found = load_safetensors(flipped)
-        except FormatError:
+        except (FormatError, UnsupportedError):  # the latter for another name of a type
             refused += 1
         else:  # the format has no checksum, so what still is a file is read; it never reaches outside itself
             assert sum(a.nbytes for a in found.values()) == 9

@@ -64,6 +64,7 @@ def test_a_deep_model_needs_less_memory_and_has_the_same_bits(model):
         assert {k: v.tobytes() for k, v in a.items()} == {k: v.tobytes() for k, v in b.items()}
 
 
+@pytest.mark.medium
 def test_the_products_are_computed_again_unless_a_policy_keeps_them():
     def products(policy):
         layer = rlx.checkpoint(lambda x, w: rlx.tanh(rlx.tanh(x @ w) @ w), policy)

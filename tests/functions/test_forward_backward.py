@@ -54,6 +54,7 @@ def test_the_layout_is_in_the_order_of_names_and_holds_weights_only() -> None:
     }
 
 
+@pytest.mark.medium
 def test_the_gradients_are_those_of_one_program(pair: ForwardBackward) -> None:
     pair.rebind(initial())
     value, saved = pair.forward(*batch())
@@ -194,6 +195,7 @@ def test_auxiliary_results_have_no_cotangent() -> None:
     np.testing.assert_array_equal(aux, [3, 4])
 
 
+@pytest.mark.medium
 def test_a_loop_and_random_numbers() -> None:
     def function(w: Any, key: Any) -> Any:
         noise = rlx.random.normal(key, (4,))
@@ -207,6 +209,7 @@ def test_a_loop_and_random_numbers() -> None:
     np.testing.assert_allclose(gradient, wanted, rtol=1e-5)
 
 
+@pytest.mark.medium
 def test_an_optimiser_returns_weights_that_both_programs_are_bound_to() -> None:
     pair = rlx.forward_backward(loss, initial(), *batch())
     optimiser = optim.adam(0.01)

@@ -49,6 +49,7 @@ OPTIMISERS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_the_update_of_a_weight_is_written_with_its_gradient(name: str) -> None:
     """Each weight, and all that the optimiser remembers of it, is a result of the product that is its gradient."""
@@ -66,6 +67,7 @@ def test_the_update_of_a_weight_is_written_with_its_gradient(name: str) -> None:
     assert "rlx.fused_matmul_epilogue" in str(step.report)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_a_step_has_the_numbers_of_its_parts(name: str) -> None:
     optimiser = OPTIMISERS[name]
@@ -82,6 +84,7 @@ def test_a_step_has_the_numbers_of_its_parts(name: str) -> None:
         np.testing.assert_allclose(params[n], other[n], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_parameters_are_given_away_unless_they_are_not_donated() -> None:
     optimiser = optim.adam(0.1)
     for is_given in (True, False):
@@ -134,6 +137,7 @@ def test_what_the_loss_returns_besides() -> None:
     np.testing.assert_array_equal(after["w"], [[-2], [-1]])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", [rlx.f16, rlx.bf16], ids=str)
 def test_16_bit_parameters_are_trained(dtype: Any) -> None:
     optimiser = optim.dynamic_loss_scale(optim.adamw(0.01))

@@ -346,6 +346,7 @@ def test_symbolic_sizes_go_through_every_transformation():
         np.testing.assert_allclose(gradient, 2 * rows.T @ (rows @ X) / n, **CLOSE)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("transform", [rlx.jacfwd, rlx.jacrev, rlx.hessian])
 def test_jacobians_of_unknown_sizes(transform):
     derivative = transform(lambda x: rlx.sum(x**3) if transform is rlx.hessian else x[1:] * rlx.sum(x[:-1] * x[:-1]))

@@ -99,6 +99,7 @@ def test_programs_have_all_that_breaks_compilers() -> None:
     assert [what for what, count in seen.items() if count < SEEDS // 50] == []
 
 
+@pytest.mark.medium
 def test_sizes_are_from_one_node_to_forty() -> None:
     sizes = [program.steps for program in programs()]
 
@@ -121,6 +122,7 @@ def test_large_ops_are_in_loops_that_carry_values_and_are_differentiated() -> No
     assert seen["carried"] > 20
 
 
+@pytest.mark.medium
 def test_the_float64_value_is_finite_and_typed_evaluation_is_near_it() -> None:
     for program in programs()[:100]:
         exact = interpret(program.graph, program.fed, mode="wide")

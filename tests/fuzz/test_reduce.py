@@ -18,7 +18,7 @@ from rlx_core.ir.types import spec
 from rlx_core.ops.activation import tanh
 from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.movement import Flip
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.fuzz import FuzzSetup, complaint, reduced
 from rlx_core.testing.generate import Generated

@@ -66,6 +66,7 @@ def test_a_printed_dim_parses_back(a):
     assert parse_dim(str(a)) == a
 
 
+@pytest.mark.medium
 @given(dims, dims)
 def test_a_product_divides_exactly(a, b):
     if a != 0 and b != 0:
@@ -86,6 +87,7 @@ rounded = st.recursive(
 )
 
 
+@pytest.mark.medium
 @given(rounded, rounded, st.integers(1, 4), bindings)
 def test_quotients_and_minima_of_bound_sizes_are_python_s(a, b, divisor, sizes):
     bind = DimBinding.of(**sizes).bind

@@ -90,6 +90,17 @@ def test_literals_compare_by_content_and_are_copied():
         value.array[0] = 2
 
 
+def test_literals_of_one_read_only_array_are_one_and_share_its_memory():
+    data = np.arange(100, dtype=np.float32)
+    data.flags.writeable = False
+    value = literal(data)
+    assert value is literal(data)
+    assert value.array is data
+    view = data[:50]
+    assert not np.shares_memory(literal(view).array, data), "a view may be of memory that can be written to"
+    assert literal(data, spec("f64[]").dtype).dtype.name == "f64"
+
+
 def test_promotion_is_visible_as_casts():
     b = Builder()
     x, i = b.input("x", spec("f16[2]")), b.input("i", spec("i64[2]"))

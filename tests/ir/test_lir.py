@@ -22,9 +22,9 @@ from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add, multiply, negative
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.structural import reshape, transpose
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.planner import make_lir
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable
 
 
 def target():
@@ -346,6 +346,7 @@ def test_every_truncated_text_is_a_format_error(ops):
             parse_lir(text[:end], ops)
 
 
+@pytest.mark.medium
 def test_a_forged_plan_gives_a_plan_or_a_typed_error(ops):
     draw = random.Random(7)
     text = print_lir(plan())

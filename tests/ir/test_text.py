@@ -33,6 +33,7 @@ def test_every_attribute_kind_parses_back(attribute_rows, make_everything, ops):
         assert parse_graph(print_graph(graph), ops) == graph, row
 
 
+@pytest.mark.medium
 def test_every_sample_of_every_standard_op_parses_back(ops):
     found = programs(tuple(op for name, op in ops.items() if name.startswith("rlx.")))
     assert len(found) > 100

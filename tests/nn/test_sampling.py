@@ -87,6 +87,7 @@ def test_images_of_any_size_are_read_by_one_program(method, padding):
         )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", ["linear", "cubic"])
 def test_the_gradient_of_a_place_is_the_slope_there(method):
     x = np.arange(12.0).reshape(1, 1, 3, 4) ** 2 / 10

@@ -177,6 +177,7 @@ class TestDerivatives:
         differences = (float(named(x + step)) - float(named(x - step))) / 2e-6
         np.testing.assert_allclose(np.sum(np.asarray(rlx.grad(named)(x)) * along), differences, rtol=1e-6)
 
+    @pytest.mark.medium
     @pytest.mark.parametrize("name", NUMPY)
     def test_a_gradient_inside_of_the_mapping_is_that_of_the_sum_of_all_results(self, name, rng):
         x, weights = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
@@ -280,6 +281,7 @@ class TestOtherTransformations:
         assert_all(over(function)(np.float64([1, 2, 5])), np.float64([8, 16, 40]))
         assert_all(over(function)(np.float64([-1, -2, 0])), np.float64([0, -1, 1]))
 
+    @pytest.mark.medium
     def test_gradients_through_loops_and_branches(self, rng):
         x, steps = rng.normal(size=3), rng.normal(size=4)
 

@@ -81,6 +81,7 @@ def test_the_transpose_reverses_all_axes_and_that_of_matrices_the_last_two() -> 
     assert made.mT.shape == (2, 4, 3)
 
 
+@pytest.mark.medium
 def test_methods_are_numpys() -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -100,6 +101,7 @@ def test_methods_are_numpys() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.medium
 def test_a_function_is_imported_with_its_operator() -> None:
     code = (
         "import sys, numpy as np, rlx_core as rlx\n"

@@ -8,6 +8,7 @@ import pytest
 import rlx_core as rlx
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("shift", [1, -1, 2, -2, 5])
 def test_roll_of_an_unknown_size_takes_every_size(shift: int) -> None:
     def gradient(x: rlx.Array) -> rlx.Array:

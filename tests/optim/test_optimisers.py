@@ -164,6 +164,7 @@ def wide(tree: Any) -> Any:
     return optree.tree_map(lambda x: x.astype(np.float32), tree)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", [rlx.f16, rlx.bf16], ids=str)
 @pytest.mark.parametrize("name", ["momentum", "adamw", "lion", "rmsprop", "adagrad", "adafactor"])
 def test_the_state_of_16_bit_parameters_is_f32_and_each_step_rounds_once(name: str, dtype: Any) -> None:

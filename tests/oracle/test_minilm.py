@@ -79,3 +79,14 @@ def test_embeddings_agree_with_pytorch(minilm: ModuleType, policy: str) -> None:
         expected = torch_embeddings(minilm.load_weights(files["model.safetensors"]), config, ids, mask)
     # Unit vectors of 384 components after 6 layers of float32 products: both sides are a few 1e-7 from the exact value.
     np.testing.assert_allclose(model(ids, mask), expected, rtol=0, atol=1e-5)
+
+
+def test_dynamic_int8_keeps_directions(minilm: ModuleType) -> None:
+    """One key of the configuration quantises all 24 products of the encoder; sentence vectors keep their directions."""
+    model, tokenizer = minilm.build(config={"cache.disk": False})
+    narrow, _ = minilm.build(config={"include": ["dynamic-int8"], "cache.disk": False})
+    ids, mask = minilm.tokenize(tokenizer, SENTENCES)
+    exact, quantised = np.asarray(model(ids, mask)), np.asarray(narrow(ids, mask))
+    assert (exact * quantised).sum(-1).min() >= 0.99
+    assert (exact != quantised).any()
+    assert [entry.reason for entry in narrow.report.conversions] == [None] * 24

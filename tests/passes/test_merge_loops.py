@@ -55,6 +55,7 @@ def second_of_two(x: Any) -> Any:
     return rlx.while_loop(lambda s: s[2] < 4, lambda s: (s[0] + 1.0, rlx.sin(s[1]) + x, s[2] + 1), (zero, zero, 0))[1]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("function", [root, two_sums, second_of_two])
 def test_forward_mode_runs_one_loop(function: Any) -> None:
     graph = rlx.trace(lambda x, t: rlx.jvp(function, (x,), (t,)), X, X)

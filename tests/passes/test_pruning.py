@@ -98,6 +98,7 @@ def _dead_roll_of_new_zeros(xs: Any, y: Any) -> Any:
     return rlx.scan(step, np.float32(0), xs)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("loop", [_dead_roll_of_a_constant, _dead_roll_of_a_carry, _dead_roll_of_new_zeros])
 def test_a_guard_leaves_a_body_with_the_node_that_needs_it(loop: Any) -> None:
     batched = rlx.compile(rlx.vmap(loop), rlx.spec("f32[b, 3, 2]"), rlx.spec("f32[b, n]"))

@@ -19,9 +19,9 @@ from rlx_core.ops.arithmetic import add, multiply, negative, subtract
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.movement import Pad, concat, narrow, pad
 from rlx_core.ops.structural import expand, reshape, sum_axes, transpose
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.memory import live_ranges
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable
 
 POISON = 0xA5
 

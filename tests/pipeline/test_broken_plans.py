@@ -131,6 +131,7 @@ def donations_of(draw: Draw, graph: Graph) -> dict[str, int | None]:
     return found
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
 def test_a_plan_that_is_verified_computes_what_the_graph_means(generated, fake_target, execute, first):
     target = fake_target(workspace=24)

@@ -15,9 +15,9 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op
 from rlx_core.ops.activation import exp
 from rlx_core.passes.engine.base import Pass, Result, define_pass
+from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.select.backend import Backend, Program, Target
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.targets import find_target
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy
 from rlx_core.runtime.cache import CompileCache

@@ -14,7 +14,7 @@ from rlx_core.hooks import hookimpl
 from rlx_core.pipeline.compile import set_up
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.forward import resolved
-from rlx_core.pipeline.providers import activate_pipeline
+from rlx_core.pipeline.set_up import activate_pipeline
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy, default_host
 
 pytest.importorskip("rlx_cpu", reason="it compiles for the CPU: rlx-cpu is not installed")

@@ -98,6 +98,7 @@ def seconds_of(function: Callable[[], object]) -> float:
     return min(found)
 
 
+@pytest.mark.medium
 def test_the_graphs_of_a_transformer_of_twelve_layers_and_its_gradient_take_half_a_second() -> None:
     data = gpt_data(layers=12)
     arrays = data["params"], data["x"], data["y"]

@@ -14,9 +14,9 @@ from rlx_core.ops.activation import exp, gelu, silu
 from rlx_core.ops.arithmetic import add, divide, multiply, negative
 from rlx_core.ops.structural import reshape, transpose
 from rlx_core.pipeline.config.records import DispatchConfig
+from rlx_core.pipeline.dispatch import Dispatcher, LegalizationTable, supports
+from rlx_core.pipeline.kernels import condition
 from rlx_core.pipeline.legalize import legalize
-from rlx_core.pipeline.select.dispatch import Dispatcher, LegalizationTable, supports
-from rlx_core.pipeline.select.kernels import condition
 
 X = spec("f32[4, 8]")
 

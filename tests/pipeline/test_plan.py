@@ -19,8 +19,8 @@ from rlx_core.ops.families import Family
 from rlx_core.passes.engine.base import LirPass, Pass, Result, define_pass
 from rlx_core.passes.engine.rules import rewrite, ruleset
 from rlx_core.pipeline.config.reading import read_table
+from rlx_core.pipeline.dispatch import LegalizationTable
 from rlx_core.pipeline.plan import resolve_plan
-from rlx_core.pipeline.select.dispatch import LegalizationTable
 from rlx_core.plugins import PluginHost, given_entry
 
 
@@ -228,6 +228,7 @@ class TestHash:
         fewer = target_with(*((op, None) for op in Family("arithmetic")))
         assert plan(registry, {}, fewer).hash != plan(registry, {}, target).hash
 
+    @pytest.mark.medium
     def test_it_is_the_same_in_every_order_of_installation(self, target):
         class Other:
             @hookimpl

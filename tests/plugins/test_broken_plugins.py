@@ -57,6 +57,7 @@ def reported(kind: Broken, host: PluginHost, folder: Path) -> str:
         return str(caught.value)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", GIVEN, ids=lambda kind: kind.name)
 def test_a_broken_plugin_is_harmless_and_named(kind: Broken, tmp_path: Path) -> None:
     if kind.name.startswith("emitter") and not HAS_NATIVE_CODE:
@@ -78,6 +79,7 @@ def test_a_broken_plugin_is_harmless_and_named(kind: Broken, tmp_path: Path) -> 
         unrelated(host)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", INSTALLED, ids=lambda kind: kind.name)
 def test_a_plugin_that_cannot_be_imported_is_harmless_and_named(kind: Broken, site) -> None:
     module = site.install("acme", requires=kind.requires, when=EVERYWHERE, module=kind.module or "acme_broken")

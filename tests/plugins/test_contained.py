@@ -42,9 +42,9 @@ from rlx_core.ir.block import Block, define_block
 from rlx_core.ir.schemes import Scheme
 from rlx_core.ops import Op, define_op, op_function
 from rlx_core.passes.engine.base import Pass, define_pass
+from rlx_core.pipeline.backend import Backend
 from rlx_core.pipeline.contributed import EXPECTED
-from rlx_core.pipeline.select.backend import Backend
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy, State, default_host
 
 from .guests import EVERYWHERE, X, host_with, plugin_of
@@ -240,6 +240,7 @@ def test_every_kind_of_record_may_be_wrong_in_every_way(kind, fault):
     one_life(kind, fault)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("kind", "fault"), [("rules", "does not load"), ("kernels", "raises at load")])
 def test_one_contribution_that_does_not_load_stops_nobody(kind, fault):
     one_life(kind, fault)
@@ -397,6 +398,7 @@ def test_a_reader_of_a_stranger_does_not_take_a_standard_suffix(tmp_path):
     assert rlx.load(tmp_path / "w.safetensors", host=chosen) == "mine"
 
 
+@pytest.mark.medium
 def test_of_two_readers_the_one_that_works_reads(tmp_path):
     good = ImporterSpec("other.lines", lambda path, host: path.read_text(), suffixes=[".lines"])
     bad = evolve(good, name="acme.lines", load="raises_at_load:read", priority=9)

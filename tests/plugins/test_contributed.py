@@ -11,7 +11,7 @@ from rlx_core.contributions import (
 )
 from rlx_core.errors import MissingRuleError
 from rlx_core.ops import Op, define_op, op_function
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy, default_host
 
 from .guests import EVERYWHERE, X, host_with, plugin_of

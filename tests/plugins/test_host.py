@@ -270,6 +270,7 @@ def test_the_default_host_is_built_once_and_can_be_replaced(make):
         set_default_host(before)
 
 
+@pytest.mark.medium
 def test_every_third_party_plugin_broken_and_the_listing_still_works(site):
     """What a recovery command needs: a fresh process, the real index, and no help from any plugin."""
     for number in range(10):
@@ -290,6 +291,7 @@ def test_every_third_party_plugin_broken_and_the_listing_still_works(site):
     assert all(" failed python -m pip install --upgrade broken" in row for row in rows)
 
 
+@pytest.mark.medium
 def test_of_a_hundred_idle_plugins_two_are_imported(site):
     """What two names need is two modules; the rest stay on disk, and the index is read in a fresh process."""
     for number in range(100):

@@ -19,6 +19,7 @@ STORED = {"rlx.tq1_0": ROWS * LENGTH}
 """Bytes that binding prepares: TQ1_0's digits are joined from three arrays, which no load does."""
 
 
+@pytest.mark.medium
 @pytest.mark.every_case
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
 def test_a_product_reads_the_fields(scheme: type[Scheme]) -> None:

@@ -158,6 +158,7 @@ def host_with(*records: SchemeSpec) -> PluginHost:
     return PluginHost([*default_host().entries, given_entry(Acme())])
 
 
+@pytest.mark.medium
 def test_a_plugin_adds_a_scheme() -> None:
     values = RNG.standard_normal((2, 32)).astype(np.float32)
     array = quantize(values, "acme.halves", host=host_with(SchemeSpec("acme.halves", HalfNumbers)))

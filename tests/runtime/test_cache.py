@@ -149,6 +149,7 @@ def flipped(data: bytes) -> bytes:
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "damage",
     [lambda d: b"", lambda d: d[: len(d) // 2], flipped, lambda d: d + b"\0"],
@@ -199,6 +200,7 @@ def several_lines(x, at):
     return total + last
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("is_kept", ["in memory", "on disk"])
 def test_a_program_from_the_cache_names_the_lines_of_whoever_asks(tmp_path, monkeypatch, is_kept):
     """Not those of an equal function, which it was compiled for: in the plan, in reports, in errors of a run."""

@@ -20,8 +20,8 @@ from rlx_core.errors import (
     UnknownNameError,
 )
 from rlx_core.ir.array import HostArray
+from rlx_core.runtime.bound import prepared
 from rlx_core.runtime.executable import Executable
-from rlx_core.runtime.preparing import prepared
 
 from .executables import address, executable_of, read_only
 
@@ -66,6 +66,7 @@ def test_the_report_is_that_of_the_latest_run():
 # ----------------------------------------------------------------------------------------------- running
 
 
+@pytest.mark.medium
 def test_every_way_to_run_gives_the_same(bound):
     (expected,) = bound.run({"x": X})
 
@@ -261,6 +262,7 @@ def test_bytes_do_not_tell_several_unknown_sizes():
 # ---------------------------------------------------------------------------------------------- symbols
 
 
+@pytest.mark.medium
 def test_sizes_are_read_off_the_arrays_and_must_agree():
     program = executable_of(lambda g: g.input("x", "f32[n, 2]") @ g.input("y", "f32[2, n]"))
     for n in (1, 3, 0, 3):
@@ -404,6 +406,7 @@ def in_threads(count, work):
         list(pool.map(call, range(count)))
 
 
+@pytest.mark.medium
 def test_eight_threads_run_one_executable_while_others_compile_and_specialise():
     program = executable_of(lambda g: g.sum(g.exp(g.input("x", "f32[n, 4]") @ g.param("w", "f32[4, 4]")), axes=(0,)))
     w = np.eye(4, dtype=np.float32)

@@ -48,6 +48,7 @@ def traced():
     return double, calls
 
 
+@pytest.mark.medium
 def test_equal_types_are_compiled_once(traced):
     double, calls = traced
     for x in (X, X + 1, np.float64([3, 4])):
@@ -319,6 +320,7 @@ def compiled():
     return rlx.compile(model, PARAMS, rlx.spec("f32[batch, 3]"))
 
 
+@pytest.mark.medium
 def test_a_compiled_function_takes_its_inputs_and_returns_its_structure(compiled):
     for n in (1, 4):
         x = np.ones((n, 3), np.float32)
@@ -409,6 +411,7 @@ def test_two_functions_with_one_program_keep_their_names():
 # ---------------------------------------------------------------------------------------------- threads
 
 
+@pytest.mark.medium
 def test_threads_that_call_one_function_at_once_compile_each_variant_once():
     traces = []
 

@@ -20,9 +20,9 @@ from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.serialize import load, load_stored
 from rlx_core.ops import Op
+from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.contributed import HostOps
-from rlx_core.pipeline.select.backend import Backend, Program, Target
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost, default_host
 from rlx_core.runtime.signature import Signature
 
@@ -45,6 +45,7 @@ def same(found, expected):
     np.testing.assert_array_equal(found["y"], expected["y"])
 
 
+@pytest.mark.medium
 def test_a_saved_function_is_called_as_before(path):
     function, loaded = compiled(), rlx.load(path, classes=[Pair])
     assert repr(loaded) == repr(function)
@@ -251,6 +252,7 @@ def test_a_forged_file_is_refused(path, edit, says):
     assert caught.value.facts[-1].value == path
 
 
+@pytest.mark.medium
 def test_every_damaged_byte_is_noticed(path):
     data = path.read_bytes()
     draw = random.Random(1)
@@ -263,6 +265,7 @@ def test_every_damaged_byte_is_noticed(path):
             rlx.load(path)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", range(2))
 def test_bits_flipped_behind_a_digest_that_fits_give_a_program_or_a_typed_error(path, seed):
     draw = random.Random(seed)

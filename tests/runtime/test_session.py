@@ -34,6 +34,7 @@ def graph():
     return rlx.trace(model, rlx.spec("f32[n, 3]"))
 
 
+@pytest.mark.medium
 def test_devices_are_listed_and_a_session_says_what_it_is():
     assert "cpu" in rlx.available_devices()
     assert rlx.is_available("cpu")
@@ -129,6 +130,7 @@ def test_sizes_may_be_bound_before_compiling(graph, binding):
         executable.run({"x": np.ones((2, 3), np.float32)})
 
 
+@pytest.mark.medium
 def test_a_graph_is_compiled_without_a_session_too(graph):
     executable = rlx.compile(graph)
     fed = {"x": np.ones((2, 3), np.float32)}

@@ -87,6 +87,7 @@ def theirs(name: str) -> Callable[..., np.ndarray]:
     return found  # type: ignore[no-any-return]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", INSIDE)
 def test_values_are_scipys(name: str, dtype: type) -> None:
@@ -158,6 +159,7 @@ def test_further_derivatives_by_parameters_of_loops_are_taken_forwards() -> None
     np.testing.assert_allclose(second, (slope(a + step) - slope(a - step)) / (2 * step), rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_a_derivative_is_whole_where_the_fraction_ends_exactly() -> None:
     """For whole `a` the fraction has a + 1 levels, and its derivative has more."""
     found = rlx.grad(lambda a: special.gammainc(a, np.float64(5.0)))(np.float64(3.0))
@@ -173,12 +175,14 @@ def test_narrow_floats_are_computed_wide(dtype: str) -> None:
     np.testing.assert_allclose(found.astype(np.float64), scipy.special.gammainc(x, 2.0), rtol=1e-2)
 
 
+@pytest.mark.medium
 def test_operands_broadcast_and_integers_become_floats() -> None:
     a, x = np.arange(1, 4), np.array([[0.5], [2.0]])
     np.testing.assert_allclose(special.gammaincc(a, x), scipy.special.gammaincc(a, x), rtol=1e-12)
     np.testing.assert_allclose(special.zeta(np.array([2, 3])), scipy.special.zeta([2, 3]), rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_they_are_batched_and_empty() -> None:
     x = np.abs(RNG.normal(size=(3, 4)))
     np.testing.assert_allclose(

@@ -56,6 +56,7 @@ def test_an_entry_cut_at_any_length_is_no_entry(disk):
     assert disk.counts.rejected == len(whole)
 
 
+@pytest.mark.medium
 def test_an_entry_with_any_bit_flipped_is_no_entry(disk):
     disk.put(KEY, PAYLOAD[:32])
     whole = entry(disk).read_bytes()
@@ -129,6 +130,7 @@ def test_the_entries_unused_for_longest_go_first(tmp_path):
     assert disk.counts.evicted == 1
 
 
+@pytest.mark.medium
 def test_entries_are_listed_for_a_share_of_the_limit_and_not_for_each(tmp_path, monkeypatch):
     """Otherwise an entry would take the longer to write, the more there are."""
     listings = []
@@ -143,6 +145,7 @@ def test_entries_are_listed_for_a_share_of_the_limit_and_not_for_each(tmp_path, 
     assert len(listings) == 1 + 99 // 7
 
 
+@pytest.mark.medium
 def test_what_another_process_wrote_is_found_before_the_share_is_exceeded_twice(tmp_path):
     mine, other = (DiskCache(tmp_path / "cache", max_nbytes=100 * 1080) for _ in range(2))
     keys = [hashlib.sha256(bytes([i])).hexdigest() for i in range(200)]

@@ -111,6 +111,7 @@ assert seen == {None, b"o", b"n"}, seen
 """
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a write beyond the limit is an error, not a signal")
 @pytest.mark.parametrize("kind", ["programs", "objects"])
 def test_a_process_killed_at_any_byte_of_a_write_leaves_a_whole_entry_or_none(tmp_path, kind):

@@ -122,6 +122,7 @@ def test_one_that_holds_itself_can_be_shown() -> None:
     assert repr(loop).endswith("Loop(inside=...)")
 
 
+@pytest.mark.medium
 def test_records_of_the_core_and_of_the_cpu_are_made_this_way() -> None:
     core = Path(rlx_core.__file__).parent
     folders = [core, core.parent / "plugins" / "rlx_cpu" / "src", core.parent / "plugins" / "rlx_onnx" / "src"]

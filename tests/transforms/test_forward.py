@@ -77,6 +77,7 @@ def test_the_derivative_is_that_of_what_is_recognised(name: str) -> None:
     assert PROGRAMS[name][1] in ops_of(lambda *x: both(*x))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients_agree_with_those_of_the_primitives(name: str) -> None:
     """Float64, sums of at most 420 terms near 1 in another order: 420·2⁻⁵³ and a few operations more."""
@@ -99,6 +100,7 @@ def test_gradients_agree_with_finite_differences(name: str) -> None:
     np.testing.assert_allclose(slope, (up - down) / (2 * step), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_second_derivatives_agree_with_those_of_the_primitives(name: str) -> None:
     def product(*x: Any) -> Any:
@@ -108,6 +110,7 @@ def test_second_derivatives_agree_with_those_of_the_primitives(name: str) -> Non
     np.testing.assert_allclose(on, off, rtol=1e-9, atol=1e-11)  # as above, twice
 
 
+@pytest.mark.medium
 def test_an_intermediate_that_is_returned_keeps_the_pattern_apart() -> None:
     def loss(q: Any, k: Any, v: Any, b: Any) -> Any:
         weights = softmax(scores(q, k))
@@ -122,6 +125,7 @@ def test_an_intermediate_that_is_returned_keeps_the_pattern_apart() -> None:
     np.testing.assert_allclose(on[1], off[1], rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_a_pullback_and_its_values_are_of_one_program() -> None:
     def step(q: Any, k: Any, v: Any, b: Any) -> Any:
         value, pull = rlx.vjp(PROGRAMS["attention"][0], q, k, v, b)

@@ -70,6 +70,7 @@ def put_many(path: Path, process: int) -> None:
         store.put(evolve(CHOICE, problem=f"problem {process}.{number}"))
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere files have no such locks")
 def test_two_processes_lose_no_choice_of_each_other(store: ChoiceStore) -> None:
     context = multiprocessing.get_context("spawn")

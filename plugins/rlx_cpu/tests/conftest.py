@@ -13,7 +13,7 @@ _MASK = ExitStack()
 if _NAME is not None:  # when this file is imported: the test files ask for instruction sets when they are imported
     from hosts import HOSTS, masked
 
-    from rlx_cpu.native.llvm.host import assuming_host
+    from rlx_cpu.native.llvm.isa import assuming_host
 
     _ROW = next((row for row in HOSTS if row.name == _NAME), None)
     _HOST = None if _ROW is None else masked(_ROW)

@@ -121,6 +121,7 @@ def training(tier: str, **options: Any) -> list[np.ndarray]:
     return [*values, *(np.asarray(weights[n]) for n in sorted(weights))]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("tier", TIERS)
 def test_training_with_donated_weights_keeps_to_its_own_memory(tier: str) -> None:
     for a, b in zip(training(tier, **{"cpu.poison": True}), training(tier), strict=True):

@@ -61,6 +61,7 @@ def allocations(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     return made
 
 
+@pytest.mark.medium
 def test_the_arena_is_allocated_once_for_each_size(allocations: list[np.ndarray]) -> None:
     fast = model()
     for count in (4, 4, 8, 4, 8):
@@ -127,6 +128,7 @@ def test_two_programs_share_the_weights_they_are_bound_to(monkeypatch: pytest.Mo
     assert all(any(np.shares_memory(array, weight) for weight in WEIGHTS.values()) for array in held)
 
 
+@pytest.mark.medium
 def test_an_arena_that_does_not_fit_is_an_error_with_its_size() -> None:
     # Sorting needs all of its operand at once; a sum of an element-wise chain is one loop without an arena, which would run on.
     pairs = rlx.compile(

@@ -18,6 +18,7 @@ from rlx_cuda.plugin import rlx_availability
 ONE = np.ones(1, np.float32)
 
 
+@pytest.mark.medium
 def test_the_stand_in_has_to_be_asked_for(host: PluginHost) -> None:
     assert [d.target for d in rlx.devices("cuda", host=host)] == ["cuda:0"]
     assert rlx.jit(lambda x: x + x, target="cuda", host=host)(ONE).tolist() == [2.0]
@@ -90,6 +91,7 @@ def test_a_cupy_for_rocm_is_refused(world: Any, monkeypatch: pytest.MonkeyPatch)
     assert "cupy-cuda13x" in str(caught.value)
 
 
+@pytest.mark.medium
 def test_the_door_imports_no_library() -> None:
     code = (
         "import sys, rlx_core, rlx_cuda.plugin as p; before = set(sys.modules)\n"

@@ -39,11 +39,13 @@ def put(host: PluginHost, x: np.ndarray, device: str = "cuda:0") -> Any:
     return rlx.device_put(x, device, host=host)
 
 
+@pytest.mark.medium
 def test_programs_compute_what_the_cpu_does(driven: PluginHost) -> None:
     np.testing.assert_allclose(on(driven, steps)(X), right(X), rtol=2e-5)
     assert [d.target for d in rlx.devices("cuda", host=driven)] == ["cuda:0", "cuda:1"]
 
 
+@pytest.mark.medium
 def test_a_program_becomes_one_graph_and_a_call_one_launch(driven: PluginHost, world: Any) -> None:
     f = on(driven, steps)
     first, second, third = (words(world, lambda: f(X)) for _ in range(3))
@@ -55,6 +57,7 @@ def test_a_program_becomes_one_graph_and_a_call_one_launch(driven: PluginHost, w
     np.testing.assert_allclose(f(3 * X), right(3 * X), rtol=2e-5)
 
 
+@pytest.mark.medium
 def test_donated_state_stays_in_place_and_allocates_nothing(driven: PluginHost, world: Any) -> None:
     step = on(driven, lambda w, g: w - 0.5 * (g * rlx.sum(w * g)), donate=("w",))
     w, g = put(driven, X), put(driven, X / 8)
@@ -69,6 +72,7 @@ def test_donated_state_stays_in_place_and_allocates_nothing(driven: PluginHost, 
     np.testing.assert_allclose(found.to_host(), wanted - 0.5 * (X / 8 * (wanted * X / 8).sum()), rtol=1e-4)
 
 
+@pytest.mark.medium
 def test_what_is_asked_for_on_other_streams_is_in_order(driven: PluginHost, world: Any) -> None:
     """The fake runs of a stream only what somebody waits for, so every order here was asked for."""
     import cupy
@@ -81,6 +85,7 @@ def test_what_is_asked_for_on_other_streams_is_in_order(driven: PluginHost, worl
     np.testing.assert_array_equal(x.to_host(), 8 * X + 7)
 
 
+@pytest.mark.medium
 def test_cupys_work_on_the_same_stream_comes_before_and_after(driven: PluginHost, world: Any) -> None:
     import cupy
 
@@ -91,6 +96,7 @@ def test_cupys_work_on_the_same_stream_comes_before_and_after(driven: PluginHost
         np.testing.assert_array_equal(cupy.asarray(found).get(), X + 1)
 
 
+@pytest.mark.medium
 def test_the_default_stream_of_a_thread_is_no_other_threads(driven: PluginHost, world: Any) -> None:
     import cupy
 
@@ -107,6 +113,7 @@ def test_the_default_stream_of_a_thread_is_no_other_threads(driven: PluginHost, 
     np.testing.assert_array_equal(found[-1].to_host(), X + 3)
 
 
+@pytest.mark.medium
 def test_cupys_arrays_are_taken_as_they_lie(driven: PluginHost, world: Any) -> None:
     import cupy
 
@@ -144,6 +151,7 @@ class Foreign:
         return "dltensor", self.held
 
 
+@pytest.mark.medium
 def test_arrays_that_have_dlpack_alone_are_taken_in_order(driven: PluginHost, world: Any) -> None:
     import cupy
 
@@ -180,6 +188,7 @@ class Interfaced:
         return {**self.held.__cuda_array_interface__, "stream": self.named}
 
 
+@pytest.mark.medium
 def test_an_interface_that_names_a_stream_is_waited_for(driven: PluginHost, world: Any) -> None:
     import cupy
 
@@ -189,6 +198,7 @@ def test_an_interface_that_names_a_stream_is_waited_for(driven: PluginHost, worl
     assert f.report.traffic.inputs == 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("view", [np.s_[:, 1:], np.s_[1:], np.s_[::-1, ::2]], ids=str)
 def test_views_of_cupys_arrays_are_made_dense_on_the_device(driven: PluginHost, view: Any) -> None:
     import cupy
@@ -198,6 +208,7 @@ def test_views_of_cupys_arrays_are_made_dense_on_the_device(driven: PluginHost, 
     assert f.report.traffic.inputs == 0
 
 
+@pytest.mark.medium
 def test_cupys_array_on_another_device_is_refused_by_both_names(driven: PluginHost) -> None:
     import cupy
 
@@ -234,6 +245,7 @@ def test_what_cupy_has_no_word_for_is_not_exported(driven: PluginHost) -> None:
     np.testing.assert_array_equal(np.asarray(x).astype(np.float32), X.astype(ml_dtypes.bfloat16).astype(np.float32))
 
 
+@pytest.mark.medium
 def test_an_array_may_be_changed_as_soon_as_it_was_put(driven: PluginHost) -> None:
     f = on(driven, lambda x: x + 1, outputs="device")
     batch, found = X.copy(), []
@@ -287,10 +299,12 @@ def test_a_full_device_says_what_was_asked_for(driven: PluginHost, world: Any, m
     np.testing.assert_array_equal(x.to_host(), X)
 
 
+@pytest.mark.medium
 def test_a_device_that_is_lost_is_an_error_and_the_process_lives(driven: PluginHost, world: Any) -> None:
     require_a_lost_device_is_an_error(world, on(driven, steps), "cuda:0")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("status", [1, 701, 801, 901])
 def test_a_call_that_fails_alone_leaves_the_device_usable(driven: PluginHost, world: Any, status: int) -> None:
     f = on(driven, steps)
@@ -305,6 +319,7 @@ def test_a_call_that_fails_alone_leaves_the_device_usable(driven: PluginHost, wo
     np.testing.assert_allclose(f(X), right(X), rtol=2e-5)
 
 
+@pytest.mark.medium
 def test_the_first_error_of_a_recording_is_raised_and_the_next_can_be_recorded(
     driven: PluginHost, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,6 +355,7 @@ def test_a_binary_of_another_driver_is_compiled_again(driven: PluginHost) -> Non
         driver.build("source", b"of another")
 
 
+@pytest.mark.medium
 def test_an_index_outside_names_the_line(driven: PluginHost) -> None:
     f = on(driven, lambda t, at: rlx.take(t, at, axis=0))
     for _ in range(3):
@@ -348,6 +364,7 @@ def test_an_index_outside_names_the_line(driven: PluginHost) -> None:
         f(X, np.array([1, 6]))
 
 
+@pytest.mark.medium
 def test_eight_threads_share_one_program(driven: PluginHost) -> None:
     f, wrong = on(driven, steps), []
     f(X)
@@ -366,6 +383,7 @@ def test_eight_threads_share_one_program(driven: PluginHost) -> None:
     assert wrong == []
 
 
+@pytest.mark.medium
 def test_both_devices_have_memory_of_their_own(driven: PluginHost) -> None:
     x = put(driven, X, "cuda:1")
     found = rlx.jit(lambda x: x + 1, target="cuda:1", host=driven)(x)
@@ -390,6 +408,7 @@ def test_a_forked_process_is_told_so(driven: PluginHost) -> None:
     assert os.read(reading, 4) == b"told"
 
 
+@pytest.mark.medium
 def test_events_time_every_step(driven: PluginHost) -> None:
     require_every_step_is_timed(on(driven, steps))
 

@@ -33,6 +33,7 @@ def called(world: Any) -> list[str]:
     return [what for word, what in world.records if word == "library"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("a", "b"), [(A, B), (A[0], B[0]), (A[0], B[0, :, 0])], ids=["stack", "matrix", "vector"])
 def test_systems_are_solved_by_the_library(driven: PluginHost, world: Any, a: np.ndarray, b: np.ndarray) -> None:
     f = on(driven, lambda a, b: 2 * rlx.linalg.solve(a, b + 1) - 1)
@@ -61,6 +62,7 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms_are_the_librarys(driven: PluginHost, world: Any, name: str) -> None:
     f, function = TRANSFORMS[name]
@@ -71,6 +73,7 @@ def test_transforms_are_the_librarys(driven: PluginHost, world: Any, name: str) 
     assert "library_" in str(program.report)
 
 
+@pytest.mark.medium
 def test_what_surrounds_a_transform_is_computed_in_parts_and_its_gradient_is_a_transform(
     driven: PluginHost, world: Any
 ) -> None:
@@ -83,6 +86,7 @@ def test_what_surrounds_a_transform_is_computed_in_parts_and_its_gradient_is_a_t
     assert {"rfftn", "irfftn"} <= set(called(world))
 
 
+@pytest.mark.medium
 def test_the_stand_in_has_no_library(host: PluginHost) -> None:
     with pytest.raises(ConfigError, match=r"cuda.products: cuda:0 \(cuda on this processor\) has no library"):
         on(host, lambda a: a @ a, LIBRARY)(A)

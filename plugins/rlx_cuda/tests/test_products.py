@@ -128,6 +128,7 @@ NOT_OFFERED: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", NOT_OFFERED)
 def test_what_the_library_does_not_compute_is_generated(driven: PluginHost, library: FakeCublasLt, name: str) -> None:
     followed, dtype = NOT_OFFERED[name]
@@ -201,6 +202,7 @@ NOT_SUMMED: dict[str, tuple[str, Any, Any]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", NOT_SUMMED)
 def test_other_sums_are_generated_beside_the_product(driven: PluginHost, library: FakeCublasLt, name: str) -> None:
     dtype, f, config = NOT_SUMMED[name]
@@ -251,6 +253,7 @@ def test_a_whole_step_of_training_leaves_gradients_to_the_library(driven: Plugin
     assert [epilogue for epilogue, _ in library.asked].count(256) == 2
 
 
+@pytest.mark.medium
 def test_sums_and_results_of_f64_are_for_factors_of_f64(driven: PluginHost, library: FakeCublasLt) -> None:
     a, b = drawn("f32", 5, 8), drawn("f32", 8, 3)
     require(on(driven, lambda a, b: rlx.matmul(a, b, acc_dtype=rlx.f64))(a, b), wide(a)[0] @ wide(b)[0], "f64")
@@ -287,6 +290,7 @@ def test_wider_sums_of_narrow_factors_are_stored(driven: PluginHost, library: Fa
     assert library.asked
 
 
+@pytest.mark.medium
 def test_the_library_multiplies_in_tf32_where_both_options_say_so(driven: PluginHost, library: FakeCublasLt) -> None:
     a = np.full((8, 8), 1 + 2.0**-12, np.float32)  # of which TF32 keeps the 1
     f, exact = on(driven, rlx.matmul, BOTH), on(driven, rlx.matmul, None)

@@ -132,6 +132,7 @@ def test_a_device_that_has_no_such_warpgroups_is_named(
         on(driven, rlx.matmul)(X, W)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("small")
 def test_a_package_says_that_it_wants_them_and_others_do_not(
     host: PluginHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -46,6 +46,7 @@ class TestIdentities:
         u, _, vh = np.linalg.svd(a, full_matrices=False)
         np.testing.assert_allclose(gradient(lambda a: total(linalg.svd(a)[1]), a), u @ vh, atol=EXACT)
 
+    @pytest.mark.medium
     def test_the_trace_of_the_stretch_is_the_nuclear_norm(self, draw: Any) -> None:
         """Also where singular values are equal: only their sums are divided by."""
         for a in (draw(4, 3), 2.0 * np.eye(4)[:, :3]):
@@ -131,12 +132,14 @@ class TestDegenerateEigenvalues:
         a, weights = u @ u.T, draw(4, 4)
         assert not gradient(lambda a: total(weights * linalg.eigh(a)[1]), a).any()
 
+    @pytest.mark.medium
     def test_second_derivatives_are_finite(self, draw: Any) -> None:
         found = rlx.hvp(lambda a: total(linalg.eigh(a)[0] ** 2), (self.A,), (draw(3, 3),))
         assert np.isfinite(found).all()
 
 
 class TestDegenerateSingularValues:
+    @pytest.mark.medium
     @pytest.mark.parametrize(
         "a",
         [np.eye(3), np.zeros((3, 3)), np.diag([2.0, 1.0, 0.0]), np.ones((4, 2)), np.ones((2, 4))],
@@ -146,6 +149,7 @@ class TestDegenerateSingularValues:
         for pick in range(3):
             assert np.isfinite(gradient(lambda a, pick=pick: total(linalg.svd(a)[pick]), a)).all()
 
+    @pytest.mark.medium
     def test_a_loss_of_the_space_has_its_exact_gradient(self, draw: Any) -> None:
         a, weights, along = np.diag([3.0, 3.0, 1.0]), draw(3, 3), draw(3, 3)
 
@@ -155,6 +159,7 @@ class TestDegenerateSingularValues:
 
         assert np.sum(gradient(loss, a) * along) == pytest.approx(differences(loss, a, along), abs=1e-8)
 
+    @pytest.mark.medium
     def test_close_singular_values_are_not_taken_for_equal(self) -> None:
         """A symmetric perturbation turns both bases by t / gap."""
         gap = 1e-5
@@ -164,6 +169,7 @@ class TestDegenerateSingularValues:
 
 
 class TestOtherEdges:
+    @pytest.mark.medium
     def test_pinv_has_a_gradient_where_the_rank_is_low_and_stays(self, draw: Any) -> None:
         """Along directions that keep the rank, the rule is the derivative."""
         left, right, weights = draw(4, 2), draw(2, 3), draw(3, 4)
@@ -178,6 +184,7 @@ class TestOtherEdges:
         found = np.sum(gradient(loss, left @ right) * (d_left @ right + left @ d_right))
         assert found == pytest.approx(slope, rel=1e-6)  # h² times a third derivative of about 1e4
 
+    @pytest.mark.medium
     def test_pinv_has_a_gradient_where_singular_values_are_equal(self, draw: Any) -> None:
         a, weights, along = 2 * np.eye(3), draw(3, 3), draw(3, 3)
 
@@ -186,6 +193,7 @@ class TestOtherEdges:
 
         assert np.sum(gradient(loss, a) * along) == pytest.approx(differences(loss, a, along), abs=1e-8)
 
+    @pytest.mark.medium
     @pytest.mark.parametrize("scale", [1e-200, 1e-8, 1e8, 1e200])
     def test_the_size_of_a_cotangent_costs_no_digits_of_the_exponentials_gradient(
         self, draw: Any, scale: float
@@ -198,15 +206,18 @@ class TestOtherEdges:
     def test_a_cotangent_of_zero_gives_zero(self, draw: Any) -> None:
         assert not gradient(lambda a: 0.0 * total(linalg.expm(a)), draw(3, 3)).any()
 
+    @pytest.mark.medium
     def test_the_gradient_of_a_singular_determinant_raises(self) -> None:
         with pytest.raises(SingularMatrixError, match="solve"):
             gradient(linalg.logdet, np.ones((2, 2)))
 
+    @pytest.mark.medium
     def test_the_gradient_of_qr_of_dependent_columns_raises(self) -> None:
         a = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
         with pytest.raises(SingularMatrixError, match="triangular_solve"):
             gradient(lambda a: total(linalg.qr(a)[0]), a)
 
+    @pytest.mark.medium
     def test_complex_vectors_have_the_derivative_of_their_phase_convention(self, draw: Any) -> None:
         """Against differences of the vectors themselves, not of something that their phase leaves alone."""
         a, t = draw(3, 3, dtype="c16"), draw(3, 3, dtype="c16")
@@ -222,6 +233,7 @@ class TestOtherEdges:
         np.testing.assert_allclose(found, linalg.expm(a).conj().T / 2, rtol=EXACT, atol=EXACT)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["cholesky", "inverse", "expm", "logdet", "pinv"])
 def test_per_example_gradients(draw: Any, name: str) -> None:
     """vmap of a gradient is the stack of the gradients."""

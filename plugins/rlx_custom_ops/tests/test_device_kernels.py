@@ -115,6 +115,7 @@ def test_a_program_and_its_gradient_run_on_the_device(driven: PluginHost) -> Non
     assert "host" not in str(g.report)
 
 
+@pytest.mark.medium
 def test_what_a_matrix_lacks_is_said_in_the_references_words(driven: PluginHost) -> None:
     stack = np.stack([SYSTEM, SYSTEM - 4 * np.eye(3, dtype=np.float32)])
     factor = rlx.jit(linalg.cholesky, target="cuda", host=driven)

@@ -77,6 +77,7 @@ def test_matrices_that_are_not_finite_give_what_the_references_give() -> None:
 
 
 class TestCompiled:
+    @pytest.mark.medium
     def test_a_program_uses_our_kernels(self, cpu: PluginHost, draw: Any) -> None:
         a, b = draw(3, 3) + 3 * np.eye(3), draw(3)
 
@@ -92,6 +93,7 @@ class TestCompiled:
         native = {("linalg.native_system", "linalg"), ("linalg.native_determinant", "linalg")}
         assert {*native, ("lapack_gesdd", "linalg")} <= used
 
+    @pytest.mark.medium
     def test_a_gradient_uses_our_kernels(self, cpu: PluginHost, draw: Any) -> None:
         step = rlx.jit(rlx.value_and_grad(lambda a: rlx.sum(linalg.cholesky(a))))
         a = draw(3, 3).astype("f4")
@@ -100,6 +102,7 @@ class TestCompiled:
         used = {kernel for _, kernel, _ in step.report.kernels}
         assert {"linalg.native_cholesky_factor", "linalg.native_substitution"} <= used
 
+    @pytest.mark.medium
     def test_sizes_of_the_batch_may_be_unknown(self, cpu: PluginHost, draw: Any) -> None:
         factors = rlx.compile(lambda a: linalg.qr(a), rlx.spec("f64[batch, 4, 3]"))
         for batch in (1, 5):

@@ -207,6 +207,7 @@ def test_a_loop_is_native(case: Case, loop: Callable[..., Any]) -> None:
         expect_native(jitted.report)
 
 
+@pytest.mark.medium
 @LOOPED_CASES
 def test_a_batch_of_loops_is_native(case: Case) -> None:
     arrays, c = case.draw(4, 2, (3,), "f8"), np.array([0.1, 0.5, -0.2])
@@ -236,6 +237,7 @@ def test_unknown_sizes_of_a_stack_are_factorised() -> None:
             factors(np.concatenate([a[1:], -a[:1]]))
 
 
+@pytest.mark.medium
 def test_threads_share_stacks() -> None:
     with everything_is_shared():
         for case in LOOPED.values():

@@ -32,6 +32,7 @@ def params() -> dict[str, np.ndarray]:
 X = np.random.default_rng(1).normal(size=(5, 8)).astype(np.float32)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_one_model_serves_all_sizes(params, rows) -> None:
     model = rlx.from_jax(mlp, params, rlx.spec("f32[batch, 8]"))

@@ -32,6 +32,7 @@ def function() -> Any:
     return as_jax(ours)
 
 
+@pytest.mark.medium
 def test_it_is_called_inside_of_jit(function) -> None:
     found = jax.jit(lambda w, x: 2 * function(w, x))(W, X)
     np.testing.assert_allclose(found, 2 * theirs(W, X), rtol=1e-5)

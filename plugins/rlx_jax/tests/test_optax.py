@@ -42,6 +42,7 @@ def loss(params: Any, targets: Any) -> Any:
     return rlx.sum((params["w"] + params["b"] - targets) ** 2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_a_step_with_an_optimiser_of_optax_is_one_program(name: str) -> None:
     """The same numbers as Optax gives JAX, step by step."""

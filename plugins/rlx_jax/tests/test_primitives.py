@@ -254,6 +254,7 @@ OF_FLOATS = [
 ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", OF_FLOATS)
 def test_gradients_are_those_of_jax(name: str) -> None:
     """Of the sum of squares of every float in the result, by every float among the operands."""

@@ -52,6 +52,7 @@ def test_registered_classes_are_parameters_inputs_and_results() -> None:
     np.testing.assert_allclose(fed(Line(np.float32(2), np.ones(3, np.float32)), X), 2 * X + 1, rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_gradients_have_the_class() -> None:
     given = Line(np.float32(2), np.ones(3, np.float32), 2)
     model = rlx.from_jax(

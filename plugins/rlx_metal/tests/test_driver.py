@@ -57,6 +57,7 @@ def held(driver: Any, buffer: Any, nbytes: int) -> np.ndarray:
 # ----------------------------------------------------------------------------------------------- programs
 
 
+@pytest.mark.medium
 def test_programs_compute_what_the_cpu_does(host: PluginHost) -> None:
     def block(x: Any, w: Any) -> Any:
         h = nn.gelu(x * w)

@@ -30,6 +30,7 @@ def test_numbers_that_the_device_has_not_are_refused_by_name(host: PluginHost) -
         on(host, lambda x: x + x)(X.astype(np.float64))
 
 
+@pytest.mark.medium
 def test_more_operands_than_a_kernel_may_have_are_several_kernels(host: PluginHost) -> None:
     """Metal passes at most 31 arguments."""
     many = [np.full(4, i, np.float32) for i in range(40)]

@@ -97,12 +97,12 @@ def written_gguf(
     return path
 
 
-def written_checkpoint(folder: Path, model_type: str, scheme: str) -> Path:
+def written_checkpoint(folder: Path, model_type: str, scheme: str, **sizes: int) -> Path:
     """Write the checkpoint of the same weights, decoded to f32."""
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config_of(model_type)))
+    (folder / "config.json").write_text(json.dumps(config_of(model_type, **sizes)))
     tensors = {}
-    for name, values in weights(model_type).items():
+    for name, values in weights(model_type, **sizes).items():
         kept = values if values.ndim == 1 else stored(values, scheme)
         tensors[name] = (
             np.asarray(kept.dequantize()) if scheme != "f16" and values.ndim > 1 else kept.astype(np.float32)

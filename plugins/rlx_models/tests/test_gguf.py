@@ -15,6 +15,7 @@ from gguf_files import METADATA, entry, file_bytes, key, old_version, plain_tens
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, DtypeError, FileError, FormatError, ShapeError, UnsupportedError
+from rlx_core.ir.array import is_immutable
 from rlx_models import gguf
 
 U32 = struct.Struct("<I")
@@ -48,6 +49,25 @@ def test_what_is_written_is_read(tmp_path: Path, alignment: int) -> None:
             assert found.scheme is None
             assert (found.numpy().dtype, found.numpy().tobytes()) == (tensor.dtype, np.asarray(tensor).tobytes())
             assert not found.numpy().flags.writeable
+
+
+def test_fields_are_views_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    gguf.write(path, quantized_tensors(), {})
+    for name, tensor in gguf.read(path).items():
+        for each, values in tensor.quantized().fields.items():
+            assert np.shares_memory(values, tensor.raw), (name, each)
+            assert is_immutable(values), (name, each)
+
+
+def test_numbers_that_are_not_aligned_in_the_file_are_copied(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    written = quantized_tensors(("q4_0", "q8_0"))
+    gguf.write(path, {"byte": np.zeros(1, np.int8), **written}, {}, alignment=1)
+    for name, tensor in written.items():
+        found = gguf.read(path)[name].quantized().fields
+        assert all(each.flags.aligned and is_immutable(each) for each in found.values())
+        assert all(np.array_equal(found[each], tensor.fields[each]) for each in tensor.fields)
 
 
 def test_the_package_gguf_reads_what_is_written(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf_models import written_gguf
+from gguf_models import written_checkpoint, written_gguf
 from typer.testing import CliRunner
 
 import rlx_core as rlx
@@ -17,6 +17,7 @@ from rlx_core.cli.main import app
 from rlx_core.errors import FormatError, UnsupportedError
 from rlx_models import generate, gguf
 from rlx_models.gguf.tokenizer import LLAMA3, PRE_TOKENIZERS, QWEN2, SPACE, tokenizer_of
+from rlx_models.gguf.tokenizer_metadata import tokenizer_metadata
 
 tokenizers = pytest.importorskip("tokenizers", reason="python -m pip install tokenizers")
 
@@ -156,3 +157,99 @@ def test_the_command_continues_a_text(tmp_path: Path) -> None:
     tokenizer = tokenizer_of(gguf.read(path).metadata)
     (tokens,) = generate(model, [tokenizer.encode("the bat").ids], 5)
     assert json.loads(result.output)["text"] == tokenizer.decode(tokens)
+
+
+def folder_of(path: Path, tokenizer: Any, **config: Any) -> Path:
+    """Write the files of a folder that describe a tokenizer."""
+    path.mkdir()
+    (path / "tokenizer.json").write_text(tokenizer.to_str())
+    (path / "tokenizer_config.json").write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize("label", ["gpt-2", "llama-bpe", "qwen2"])
+def test_the_tokenizer_of_a_folder_is_that_of_its_metadata(tmp_path: Path, label: str) -> None:
+    original = trained(PRE_TOKENIZERS[label])
+    size = original.get_vocab_size() + 3
+    folder = folder_of(tmp_path / "m", original, eos_token={"content": "<|end|>"}, chat_template="{{ messages }}")
+    metadata = tokenizer_metadata(folder, size, {"eos_token_id": [7, 1], "bos_token_id": 0})
+    assert (metadata["tokenizer.ggml.pre"], len(metadata["tokenizer.ggml.tokens"])) == (label, size)
+    assert metadata["tokenizer.ggml.token_type"][[0, 1, -1]].tolist() == [3, 3, 5]
+    ends = [metadata[f"tokenizer.ggml.{name}_token_id"] for name in ("eos", "eot", "bos")]
+    assert ends == [1, 7, 0]
+    assert metadata["tokenizer.chat_template"] == "{{ messages }}"
+    gguf.write(tmp_path / "m.gguf", {}, metadata)
+    tokenizer = tokenizer_of(gguf.read(tmp_path / "m.gguf").metadata)
+    for text in TEXTS:
+        assert tokenizer.encode(text).ids == original.encode(text).ids
+    begun = library_template(original)
+    metadata = tokenizer_metadata(folder_of(tmp_path / "n", begun), size, {})
+    assert tokenizer_of(metadata).encode("the").ids == begun.encode("the").ids == [0, *original.encode("the").ids]
+
+
+def library_template(tokenizer: Any) -> Any:
+    """Return a copy of a tokenizer that adds the first token to texts."""
+    copy = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    copy.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<|begin|> $A", special_tokens=[("<|begin|>", 0)]
+    )
+    return copy
+
+
+@pytest.mark.parametrize("has_prefix", [True, False])
+def test_pieces_of_a_folder_are_those_of_its_metadata(tmp_path: Path, has_prefix: bool) -> None:
+    original = tokenizer_of({**piece_metadata(), "tokenizer.ggml.add_space_prefix": has_prefix})
+    metadata = tokenizer_metadata(folder_of(tmp_path / "m", original), len(PIECES), {"eos_token_id": 2})
+    assert metadata["tokenizer.ggml.model"] == "llama"
+    assert metadata["tokenizer.ggml.token_type"].tolist() == piece_metadata()["tokenizer.ggml.token_type"].tolist()
+    assert metadata["tokenizer.ggml.bos_token_id"] == 1
+    tokenizer = tokenizer_of(metadata)
+    for text in ("the bathe a bceab", "zebra ü the", "aabbcc"):
+        assert tokenizer.encode(text).ids == original.encode(text).ids
+        assert tokenizer.decode(original.encode(text).ids) == text
+
+
+def test_tokenizers_that_files_cannot_describe_are_refused(tmp_path: Path) -> None:
+    assert tokenizer_metadata(tmp_path, 10, {}) == {}
+    original = trained(None)
+    with pytest.raises(FormatError, match="is number 5 of 5"):
+        tokenizer_metadata(folder_of(tmp_path / "few", original), 5, {})
+    content = json.loads(original.to_str())
+
+    def refusal(name: str, **changed: Any) -> str:
+        folder = folder_of(tmp_path / name, original)
+        (folder / "tokenizer.json").write_text(json.dumps({**content, **changed}))
+        with pytest.raises((UnsupportedError, FormatError)) as caught:
+            tokenizer_metadata(folder, 300, {})
+        assert "tokenizer.json" in str(caught.value)
+        return str(caught.value)
+
+    assert "'WordPiece' has no form" in refusal("kind", model={"type": "WordPiece"})
+    assert "no name in GGUF files" in refusal("division", pre_tokenizer={"type": "Whitespace"})
+    assert "no name in GGUF files" in refusal("normalizer", normalizer={"type": "Lowercase"})
+    assert "is no tokenizer" in refusal("damaged", model={"type": "BPE"})
+    pieces = json.loads(tokenizer_of(piece_metadata()).to_str())
+    pieces["model"]["merges"].append(pieces["model"]["merges"].pop(0))
+    reordered = tokenizers.Tokenizer.from_str(json.dumps(pieces))
+    assert tokenizer_metadata(folder_of(tmp_path / "ranks", reordered), len(PIECES), {})
+    pieces["model"]["merges"].pop()
+    fewer = tokenizers.Tokenizer.from_str(json.dumps(pieces))
+    with pytest.raises(UnsupportedError, match="not those of pieces with scores"):
+        tokenizer_metadata(folder_of(tmp_path / "fewer", fewer), len(PIECES), {})
+
+
+def test_a_quantised_folder_continues_texts(tmp_path: Path) -> None:
+    original = trained(QWEN2)
+    size = original.get_vocab_size()
+    folder = written_checkpoint(tmp_path / "m", "qwen2", "f16", vocab_size=size)
+    (folder / "tokenizer.json").write_text(original.to_str())
+    answers = []
+    result = CliRunner().invoke(app, ["quantize", str(folder), "--scheme", "q8_0", "-o", str(tmp_path / "m.gguf")])
+    assert result.exit_code == 0, result.output
+    rlx.save(tmp_path / "saved.gguf", rlx.from_pretrained(folder))
+    for model in (folder, tmp_path / "saved.gguf", tmp_path / "m.gguf"):
+        result = CliRunner().invoke(app, ["generate", str(model), "the quick", "-n", "4", "--json"])
+        assert result.exit_code == 0, result.output
+        answers.append(json.loads(result.output)["text"])
+    assert answers[0] == answers[1]
+    assert answers[2]

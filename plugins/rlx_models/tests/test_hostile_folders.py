@@ -75,6 +75,7 @@ def at_most(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_configuration_with_an_invalid_value_is_read_or_rejected(name: str, tmp_path: Path) -> None:

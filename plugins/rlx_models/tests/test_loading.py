@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import rlx_core as rlx
 from rlx_core.cli.main import app
 from rlx_core.errors import ConfigError, FileError, FormatError, PluginError, ShapeError, UnsupportedError
+from rlx_core.files.safetensors import load_safetensors
 from rlx_models import from_pretrained, generate
 
 CONFIG = {
@@ -175,12 +177,14 @@ def test_a_prompt_and_the_first_single_token_are_planned_and_no_other(model, cap
     assert len(planned) == 2, planned
 
 
+@pytest.mark.medium
 def test_text_ends_with_an_eos_token(model) -> None:
     (whole,) = generate(model, [[1, 2]], 8, eos_token_id=())
     (cut,) = generate(model, [[1, 2]], 8, eos_token_id=whole[2])
     assert cut == whole[: whole.index(whole[2]) + 1]
 
 
+@pytest.mark.medium
 def test_suppressed_tokens_are_not_generated(model, tmp_path) -> None:
     """By `generation_config.json`, by older configurations, and by arguments."""
     (free,) = generate(model, [[1, 2]], 6, eos_token_id=())
@@ -227,12 +231,14 @@ def test_repetition_penalty_divides_logits_of_present_tokens(model, tmp_path) ->
         generate(model, [prompt], 2, repetition_penalty=0.0)
 
 
+@pytest.mark.medium
 def test_stopping_criterion_ends_a_text(model) -> None:
     whole = generate(model, [[1, 2], [3]], 6, eos_token_id=())
     cut = generate(model, [[1, 2], [3]], 6, eos_token_id=(), stopping_criterion=lambda new: list(new) == whole[0][:3])
     assert cut == [whole[0][:3], whole[1]]
 
 
+@pytest.mark.medium
 def test_one_compiled_program_serves_all_prompts(model) -> None:
     """For prompts of other lengths and numbers, with sampling and greedy decoding."""
     alone = [generate(model, [prompt], 6, eos_token_id=())[0] for prompt in ([1, 2, 3], [4])]
@@ -298,3 +304,22 @@ def test_invalid_arguments_of_generate_are_rejected(model, tmp_path) -> None:
         generate(model, [[1] * 10], 30)
     with pytest.raises(ConfigError, match="no effect on greedy decoding"):
         generate(model, [[1]], 3, top_k=2)
+
+
+def test_matrices_of_f8_stay_quantised(tmp_path) -> None:
+    folder = write(tmp_path / "m")
+    arrays = load_safetensors(folder / "model.safetensors")
+    weights = {name: each.astype(ml_dtypes.float8_e4m3fn) for name, each in arrays.items()}
+    rows, data = {}, b""
+    for name, each in weights.items():
+        rows[name] = {"dtype": "F8_E4M3", "shape": each.shape, "data_offsets": [len(data), len(data) + each.nbytes]}
+        data += each.tobytes()
+    header = json.dumps(rows).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data)
+    model = from_pretrained(folder)
+    matrices = {name for name, each in model.parameters.items() if isinstance(each, rlx.quantization.QuantizedArray)}
+    assert {len(each.shape) for name, each in model.parameters.items() if name not in matrices} == {1}
+    assert len(matrices) == 9
+    decoded = write(tmp_path / "n", **{name: each.astype(np.float32) for name, each in weights.items()})
+    ids = np.array([[1, 2, 3]])
+    np.testing.assert_allclose(model(ids), from_pretrained(decoded)(ids), rtol=1e-4, atol=1e-4)

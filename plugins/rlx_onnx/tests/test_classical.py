@@ -52,6 +52,7 @@ def test_as_many_numbers_as_features_or_one_scale_them() -> None:
         load(made("Scaler", ["y: f32[n, 4]"], offset=[0.5, 1.0], scale=[1.0]))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
 def test_linear_models(transform: str) -> None:
     weights = {
@@ -120,6 +121,7 @@ def leaves(kind: str, columns: list[int], weights: list[float]) -> dict[str, Any
 MIXED = [0.3, -0.7, 0.9, 0.1, -0.45]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mode", ["LEQ", "LT", "GTE", "GT", "EQ", "NEQ"])
 def test_a_regressor_adds_the_leaves_of_its_trees(mode: str) -> None:
     first, second = leaves("target", [0] * 5, MIXED), leaves("target", [1] * 5, MIXED[::-1])
@@ -127,17 +129,20 @@ def test_a_regressor_adds_the_leaves_of_its_trees(mode: str) -> None:
     check(made("TreeEnsembleRegressor", ["y: f32[n, 2]"], n_targets=2, base_values=[0.5, -0.5], **forest))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_it_may_take_other_aggregates_and_comparisons(how: str) -> None:
     forest = trees(("BRANCH_LT", "BRANCH_GT", "BRANCH_LEQ")) | leaves("target", [0] * 5, MIXED)
     check(made("TreeEnsembleRegressor", ["y: f32[n, 1]"], n_targets=1, aggregate_function=how, **forest))
 
 
+@pytest.mark.medium
 def test_nan_goes_where_the_node_says() -> None:
     forest = trees(nodes_missing_value_tracks_true=[1, 0, 0, 0, 0, 0, 0, 0]) | leaves("target", [0] * 5, MIXED)
     check(made("TreeEnsembleRegressor", ["y: f32[n, 1]"], n_targets=1, **forest), np.where(X > 1, np.nan, X))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
 @pytest.mark.parametrize("base", [None, [0.1, 0.2, 0.3]])
 @pytest.mark.parametrize("weights", [MIXED, [-abs(each) for each in MIXED]])
@@ -147,6 +152,7 @@ def test_a_classifier_chooses_the_class_with_the_largest_sum(transform: str, bas
     check(made("TreeEnsembleClassifier", outputs, classlabels_int64s=[7, 3, 5], post_transform=transform, **forest))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("base", [None, [0.25]])
 @pytest.mark.parametrize(
     ("weights", "transform"), [([0.3, 0.1, 0.5, 0.0, 0.4], "NONE"), (MIXED, "NONE"), (MIXED, "LOGISTIC")]

@@ -98,6 +98,7 @@ def test_integers_are_those_of_the_runtime(name: str) -> None:
     assert np.unique(wanted).size > 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("per_column", [False, True])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])

@@ -132,6 +132,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any, str, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_written_is_valid_and_reads_back(name: str) -> None:
     """ONNX's checker accepts it, shapes included, and this package reads it as the same function."""

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[dict[str, np.ndarray], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", CASES)
 def test_it_agrees_with_its_runtime(name: str) -> None:
     runtime = pytest.importorskip("onnxruntime")
@@ -63,6 +64,7 @@ def test_it_agrees_with_its_runtime(name: str) -> None:
             np.testing.assert_allclose(found[key][batch, :, : end + 1], own[batch, :, : end + 1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("past", "total"), [(3, 4), (12, 7)])
 def test_sizes_are_free(past: int, total: int) -> None:
     """As decoders are exported: the length in all is a size of the mask, the cache grows by what comes or has room for it."""

@@ -166,6 +166,7 @@ def test_old_versions_and_functions_of_the_model_are_brought_to_one_form() -> No
     assert load(proto)(np.ones(2, "f")).tolist() == [2, 2]
 
 
+@pytest.mark.medium
 def test_a_recurrent_layer_is_differentiable() -> None:
     """An LSTM's gradient through its scan agrees with finite differences."""
     draw = np.random.default_rng(3)
@@ -202,6 +203,7 @@ def test_pictures_are_made_much_smaller(size: int, scale: float) -> None:
         np.testing.assert_allclose(found, ReferenceEvaluator(proto).run(None, {"x": x})[0], rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "said",
     [

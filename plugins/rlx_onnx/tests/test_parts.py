@@ -154,6 +154,7 @@ def detector(draw: np.random.Generator) -> Any:
     return model(nodes, ["image: f32[1, 3, 16, 16]"], ["kept: i64[k, 3]", "found: f32[k, 4]"], tensors)
 
 
+@pytest.mark.medium
 def test_a_detector_finds_the_boxes_that_onnxruntime_finds() -> None:
     """As many for each picture as there are in it."""
     runtime = pytest.importorskip("onnxruntime")

@@ -86,3 +86,33 @@ def test_codes_of_a_run_are_multiplied_with_those_of_a_weight(b_dtype: Any, tmp_
     ]
     made, fast = compiled(nodes, x, tensors, "f32", tmp_path / "model.onnx")
     np.testing.assert_array_equal(fast(x), *ReferenceEvaluator(made).run(None, {"x": x}))
+
+
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("scales", ["tensor", "columns"])
+def test_dequantised_factors_are_multiplied_as_codes(op: str, scales: str, tmp_path: Any) -> None:
+    """QuantizeLinear and DequantizeLinear around a product: one integer product with the rounding to codes in its epilogue."""
+    one = scales == "tensor"
+    steps = np.float32(0.004) if one else DRAW.uniform(0.002, 0.006, COLUMNS).astype(np.float32)
+    tensors = {
+        "w": codes(np.int8, TERMS, COLUMNS), "ws": steps, "wz": np.zeros(np.shape(steps), np.int8),
+        "xs": np.float32(0.02), "xz": np.uint8(117), "ys": np.float32(0.05), "yz": np.uint8(120),
+        "b": DRAW.normal(size=COLUMNS).astype(np.float32),
+    }  # fmt: skip
+    nodes = [
+        node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=1),
+        *([node("Gemm", ["xd", "wd", "b"], ["z"])] if op == "Gemm" else [node("MatMul", ["xd", "wd"], ["z"])]),
+        node("QuantizeLinear", ["z", "ys", "yz"], ["y"]),
+    ]
+    x = DRAW.normal(size=(ROWS, TERMS)).astype(np.float32)
+    made, fast = compiled(nodes, x, tensors, "u8", tmp_path / "model.onnx")
+    kernels = [step.kernel for step in fast.executable.lir.steps]
+    assert kernels.count("native_integer_matmul_epilogue") == 1
+    assert len(kernels) == 2, "one loop quantises the activations"
+    (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+    difference = np.abs(np.asarray(fast(x)).astype(int) - expected)
+    # The reference rounds each of 70 products and sums in f32: a code differs where a value is next to a half.
+    assert difference.max() <= 1
+    assert (difference > 0).mean() < 1e-3

@@ -50,6 +50,7 @@ def test_two_names_of_a_size_are_equal_where_one_expands_to_the_other() -> None:
     assert "node z (Expand)" in str(caught.value)
 
 
+@pytest.mark.medium
 def test_a_first_state_for_one_sequence_makes_the_batch_one() -> None:
     draw = np.random.default_rng(0)
     tensors = {name: draw.normal(size=(1, 6, 2)).astype("f") for name in ("w", "r")}

@@ -88,6 +88,7 @@ def test_what_is_unusual_is_left_to_protobuf(change: str) -> None:
     assert len(taken) == 2
 
 
+@pytest.mark.medium
 def test_a_model_of_a_file_computes_what_the_one_in_memory_does(tmp_path: Path) -> None:
     x = np.random.default_rng(3).random((4, 17), np.float32)
     for pad in range(4):  # so that tensors lie at any byte

@@ -20,6 +20,7 @@ from rlx_rocm.plugin import rlx_availability
 ONE = np.ones(1, np.float32)
 
 
+@pytest.mark.medium
 def test_a_processor_has_to_be_allowed(host: PluginHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RLX_ROCM_ALLOW_CPU")
     double = rlx.jit(lambda x: x + x, target="rocm", host=host)

@@ -28,6 +28,7 @@ def on(host: PluginHost, function: Any, **options: Any) -> Any:
     return rlx.jit(function, target="rocm", host=host, **options)
 
 
+@pytest.mark.medium
 def test_an_array_of_pyopencls_own_is_taken_without_a_copy(host: PluginHost) -> None:
     arrays = pytest.importorskip("pyopencl.array")
     f = on(host, lambda x: x + 1)
@@ -37,6 +38,7 @@ def test_an_array_of_pyopencls_own_is_taken_without_a_copy(host: PluginHost) -> 
     assert f.report.traffic.inputs == 0
 
 
+@pytest.mark.medium
 def test_views_are_made_dense_on_the_device(host: PluginHost) -> None:
     arrays = pytest.importorskip("pyopencl.array")
     put = rlx.device_put(X, "rocm:0", host=host)
@@ -52,6 +54,7 @@ def test_a_source_that_does_not_compile_is_an_error_with_the_compilers_words(hos
     assert "compiler" in str(caught.value)
 
 
+@pytest.mark.medium
 def test_weights_of_four_bits_stay_packed(host: PluginHost) -> None:
     """One kernel reads codes and scales, and nothing on the device has the size of the weight in 32 bits."""
     k, n, block = 64, 48, 16
@@ -72,6 +75,7 @@ def test_weights_of_four_bits_stay_packed(host: PluginHost) -> None:
     assert f.report.arena_nbytes < k * n * 4
 
 
+@pytest.mark.medium
 def test_an_embedding_of_codes_and_scales_is_decoded_where_it_is_read(host: PluginHost) -> None:
     n, k = 300, 64
     rng = np.random.default_rng(12)
@@ -87,6 +91,7 @@ def test_an_embedding_of_codes_and_scales_is_decoded_where_it_is_read(host: Plug
     assert f.report.arena_nbytes < n * k * 4
 
 
+@pytest.mark.medium
 def test_its_language_is_printed(host: PluginHost) -> None:
     f = on(host, lambda x: rlx.exp(x))
     f(X)
@@ -124,6 +129,7 @@ def test_a_second_process_builds_nothing(host: PluginHost, tmp_path: Path) -> No
     assert again < 0.5 * seconds
 
 
+@pytest.mark.medium
 def test_complex_numbers_are_computed_in_their_parts(host: PluginHost) -> None:
     def f(z: Any) -> Any:
         y = rlx.fft.fft(z, axis=0) / (2 + rlx.conj(z))
@@ -136,6 +142,7 @@ def test_complex_numbers_are_computed_in_their_parts(host: PluginHost) -> None:
     assert "host" not in str(compiled.report)
 
 
+@pytest.mark.medium
 def test_a_transform_has_its_gradient_on_the_device(host: PluginHost) -> None:
     def power(x: Any) -> Any:
         return rlx.sum(rlx.complex_norm_sq(rlx.fft.rfft(x, n=67)))

@@ -36,6 +36,7 @@ def test_training_has_torchs_gradients_for_any_batch() -> None:
             torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_sizes_become_symbols_and_are_compiled_once() -> None:
     seen = CompileCounterWithBackend(rlx_backend)
     compiled = torch.compile(lambda x: torch.softmax(x.flatten(1) * x.shape[0], -1), backend=seen, dynamic=True)
@@ -45,6 +46,7 @@ def test_sizes_become_symbols_and_are_compiled_once() -> None:
     assert seen.frame_count == 1
 
 
+@pytest.mark.medium
 def test_an_operation_without_a_handler_is_left_to_torch(caplog: Any) -> None:
     compiled = torch.compile(lambda x: torch.special.airy_ai(x) * 2, backend="rlx")
     x = torch.randn(5)
@@ -53,12 +55,14 @@ def test_an_operation_without_a_handler_is_left_to_torch(caplog: Any) -> None:
     assert ["special_airy_ai" in record.message for record in caplog.records] == [True]
 
 
+@pytest.mark.medium
 def test_tensors_that_a_module_makes_of_numbers_are_constants() -> None:
     compiled = torch.compile(lambda x: torch.where(x > 0, x, torch.tensor([0.5, 1.5])), backend="rlx")
     x = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
     torch.testing.assert_close(compiled(x), torch.tensor([[1.0, 1.5], [0.5, 1.0]]))
 
 
+@pytest.mark.medium
 def test_what_is_drawn_follows_torchs_seed() -> None:
     drop = torch.compile(lambda x: torch.nn.functional.dropout(x, 0.5), backend="rlx")
     ones = torch.ones(200)
@@ -70,6 +74,7 @@ def test_what_is_drawn_follows_torchs_seed() -> None:
     assert set(first.tolist()) == {0.0, 2.0}
 
 
+@pytest.mark.medium
 def test_writes_into_operands_happen() -> None:
     norm = torch.nn.BatchNorm1d(3)
     other = torch.nn.BatchNorm1d(3)
@@ -82,6 +87,7 @@ def test_writes_into_operands_happen() -> None:
     assert buffer.tolist() == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.medium
 def test_options_are_rlxs() -> None:
     compiled = torch.compile(lambda x: x + 1, backend="rlx", options={"target": "cpu"})
     assert compiled(torch.zeros(2)).tolist() == [1.0, 1.0]
@@ -155,6 +161,7 @@ def test_queries_share_heads_at_every_length() -> None:
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_a_size_that_only_a_call_knows_is_left_to_torch_where_rlx_cannot_compile_it(caplog: Any) -> None:
     from rlx_core.errors import ShapeError
 

@@ -107,6 +107,7 @@ def test_buffers_that_are_written_are_state(net: Any) -> None:
             np.testing.assert_allclose(state[name], buffer, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.medium
 def test_what_draws_takes_a_key() -> None:
     model = from_torch(torch.nn.Dropout(0.5).train(), (torch.ones(400),))
     ones = np.ones(400, np.float32)
@@ -124,6 +125,7 @@ class Noisy(torch.nn.Module):
         return x + torch.randn(x.shape, generator=generator)
 
 
+@pytest.mark.medium
 def test_what_draws_by_a_generator_of_its_own_takes_a_key() -> None:
     model = from_torch(Noisy(), (torch.zeros(400),))
     found = model(np.zeros(400, np.float32), key=rlx.random.key(0))
@@ -139,6 +141,7 @@ def test_a_model_is_saved_and_read(net: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(rlx.load(tmp_path / "net.rlx")(*given)["y"], model(*given)["y"])
 
 
+@pytest.mark.medium
 def test_everything_that_is_missing_is_named_at_once() -> None:
     class Odd(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -152,6 +155,7 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
     assert "test_modules.py" in str(caught.value.facts[0].where)
 
 
+@pytest.mark.medium
 def test_operands_that_no_handler_takes_are_named_too() -> None:
     class Odd(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -161,6 +165,7 @@ def test_operands_that_no_handler_takes_are_named_too() -> None:
         from_torch(Odd(), (torch.ones(2, 3),))
 
 
+@pytest.mark.medium
 def test_mistakes_are_said() -> None:
     with pytest.raises(ConfigError, match="no example inputs"):
         from_torch(torch.nn.ReLU())
@@ -281,6 +286,7 @@ class Tail(torch.nn.Module):
         return x + table[max(0, 1 - length) :, max(0, 2048 - length) :]
 
 
+@pytest.mark.medium
 def test_bounds_of_sizes_decide_which_is_larger() -> None:
     length = {1: torch.export.Dim("length", min=1, max=60)}
     model = from_torch(Tail(), (torch.randn(3, 5),), dynamic_shapes=(length,))

@@ -25,12 +25,14 @@ def operands() -> tuple[Any, Any]:
     )
 
 
+@pytest.mark.medium
 def test_an_operator_has_its_gradient() -> None:
     x, w = operands()
     torch.testing.assert_close(norm(x, w), torch.nn.functional.rms_norm(x, (4,), w, 1e-6))
     assert torch.autograd.gradcheck(norm, (x, w))
 
 
+@pytest.mark.medium
 def test_several_results_of_several_dtypes() -> None:
     x, _ = operands()
     rows, doubled = pick(x, torch.tensor([0, 2, 2]))
@@ -54,6 +56,7 @@ class Layer(torch.nn.Module):
         return norm(x * 2, self.w).sum(-1)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("backend", ["rlx", "aot_eager"])
 def test_it_stands_in_compiled_modules(backend: str) -> None:
     layer = Layer()
@@ -65,6 +68,7 @@ def test_it_stands_in_compiled_modules(backend: str) -> None:
             torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_it_is_part_of_an_imported_program() -> None:
     layer = Layer()
     model = from_torch(layer, (torch.ones(2, 4),), dynamic_shapes=({0: torch.export.Dim("batch")},))

@@ -39,6 +39,7 @@ def model(module: Any) -> Any:
     return from_torch(module, (torch.ones(4, 3),), dynamic_shapes=({0: torch.export.Dim("batch")},))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("batch", [2, 5])
 def test_results_have_the_sizes_of_torch(module: Any, model: Any, batch: int) -> None:
     x = torch.randn(batch, 3)
@@ -71,6 +72,7 @@ def test_transformations_name_the_steps(model: Any) -> None:
     assert "nonzero (test_parts.py:" in str(caught.value)
 
 
+@pytest.mark.medium
 def test_random_numbers_next_to_data_dependent_sizes_are_refused() -> None:
     class Drawn(torch.nn.Module):
         def forward(self, x: Any) -> Any:

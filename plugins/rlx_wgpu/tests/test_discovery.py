@@ -33,6 +33,7 @@ def test_a_processor_has_to_be_allowed(host: PluginHost, monkeypatch: pytest.Mon
     assert allowed(ONE).tolist() == [2.0]
 
 
+@pytest.mark.medium
 def test_an_adapter_may_be_asked_for_by_a_part_of_its_name(host: PluginHost, monkeypatch: pytest.MonkeyPatch) -> None:
     name = rlx.devices("wgpu", host=host)[0].name
     monkeypatch.delenv("RLX_WGPU_ALLOW_CPU")
@@ -75,6 +76,7 @@ def test_without_the_library_a_loader_or_a_driver_the_state_says_what_to_install
     assert rlx_availability() is None
 
 
+@pytest.mark.medium
 def test_the_door_imports_no_library() -> None:
     code = (
         "import sys, rlx_core, rlx_wgpu.plugin as p; p.rlx_availability(); p.rlx_backends(); p.rlx_options()\n"

@@ -139,6 +139,7 @@ def small(host: PluginHost, monkeypatch: pytest.MonkeyPatch) -> PluginHost:
     return host
 
 
+@pytest.mark.medium
 def test_memory_may_be_more_than_one_binding_holds(small: PluginHost) -> None:
     """Values that begin and end in any segment: read, written as words and below words, copied, and crossing to the host."""
     x = np.linspace(-2, 2, 300 * 511, dtype=np.float32).reshape(300, 511)

@@ -26,8 +26,8 @@ from rlx_core.cli.plan import configuration_of, target_of
 from rlx_core.cli.session import CliSession
 from rlx_core.cli.why_kernel import asked
 from rlx_core.ir.graph import Graph
+from rlx_core.pipeline.dispatch import Dispatcher
 from rlx_core.pipeline.legalize import rewrite
-from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.plugins import set_default_host
 from rlx_core.system.records import frozen
 from rlx_core.testing.about import smooth

@@ -15,8 +15,8 @@ from rlx_core.emit.packaged.form import ModuleText, PackedLaunches
 from rlx_core.errors import FormatError, KernelBuildError
 from rlx_core.ir.forms import PLAIN_FORMS, Json, need
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.backend import Program
-from rlx_core.pipeline.select.packages import Blobs
+from rlx_core.pipeline.backend import Program
+from rlx_core.pipeline.packages import Blobs
 from rlx_core.run.device_memory import DeviceMemory
 from rlx_core.run.packaged.program import packaged_program
 from rlx_core.system.records import define

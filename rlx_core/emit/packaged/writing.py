@@ -17,9 +17,9 @@ from rlx_core.emit.packaged.form import ModuleText, launches_form
 from rlx_core.emit.steps import Emissions, emissions
 from rlx_core.ir.forms import PLAIN_FORMS, Json
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.select.backend import Params
-from rlx_core.pipeline.select.kernels import KernelTable
-from rlx_core.pipeline.select.packages import Keep, PackedCode, expect_packable
+from rlx_core.pipeline.backend import Params
+from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.packages import Keep, PackedCode, expect_packable
 from rlx_core.run.packaged.plan_form import PLAN_VERSION, PlanWriter
 from rlx_core.run.parts import is_empty
 from rlx_core.run.plan import Locations

@@ -14,9 +14,9 @@ from rlx_core.files.packages.packaged import Contents, PackagedFunction, Package
 from rlx_core.ir.attributes import Decoder
 from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.forms import need
+from rlx_core.pipeline.backend import Unpack
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.contributed import HostOps
-from rlx_core.pipeline.select.backend import Unpack
 from rlx_core.pipeline.set_up import Config, set_up
 from rlx_core.pipeline.targets import find_target, opened
 from rlx_core.plugins import PluginHost

@@ -13,7 +13,7 @@ from rlx_core.ir.bind import infer_binding
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.backend import Program, Unpack
+from rlx_core.pipeline.backend import Program, Unpack
 from rlx_core.runtime.arrays import Declared, checked
 from rlx_core.runtime.signature import Signature
 from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door, StraightCall

@@ -22,7 +22,7 @@ from rlx_core.ir.bind import named_binding
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import leaf_name
-from rlx_core.pipeline.select.backend import ABSENT
+from rlx_core.pipeline.backend import ABSENT
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.runtime.executable import Executable

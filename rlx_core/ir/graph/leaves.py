@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from rlx_core.errors import DtypeError
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.travel import Travels
+from rlx_core.ir.protocols import Travels
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
@@ -37,7 +38,7 @@ class Literal(Travels):
         return TensorType(self.dtype, self.array.shape)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Literal) and self.content == other.content
+        return self is other or (isinstance(other, Literal) and self.content == other.content)
 
     def __hash__(self) -> int:
         return hash(self.content)
@@ -48,12 +49,25 @@ class Literal(Travels):
         return f"<{self.array.size} elements>"
 
 
+_of_read_only: Final[WeakValueDictionary[int, Literal]] = WeakValueDictionary()
+"""The data of read-only arrays, by the identity of the array, which they refer to."""
+
+
 def literal(data: Any, of: DType | None = None) -> Literal:
     """Constant data from anything NumPy can read; the array is copied and made read-only.
+
+    A read-only array that owns its memory is not copied, and has one object of this class however often it is used: a table that
+    each layer of a model reads is in memory once.
 
     Raises:
         DtypeError: An integer is too large for the dtype.
     """
+    if type(data) is np.ndarray and data.base is None and not data.flags.writeable and of is None:
+        known = _of_read_only.get(id(data))
+        if known is None and data.flags.c_contiguous and data.dtype == dtype(data.dtype).numpy:
+            known = _of_read_only[id(data)] = Literal(data)
+        if known is not None:
+            return known
     try:
         array = np.array(data, dtype=None if of is None else of.numpy, order="C", copy=True)
     except OverflowError:

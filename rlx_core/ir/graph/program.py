@@ -13,11 +13,10 @@ from rlx_core.ir.dims import Expr, SizeGuard, SizeSymbol, free_symbols
 from rlx_core.ir.graph.leaves import GraphArgument, Input, Param
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, names_of
+from rlx_core.ir.protocols import Drawn, Travels
 from rlx_core.ir.provenance import Source
-from rlx_core.ir.registered import Registered
-from rlx_core.ir.shown import Drawn
-from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
+from rlx_core.public import Registered
 from rlx_core.system.records import frozen
 
 __all__ = ["Graph", "ValueMap", "leaf_name", "nested_graphs", "ops_inside", "symbols_inside"]

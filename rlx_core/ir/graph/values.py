@@ -18,8 +18,8 @@ from rlx_core.ir.graph.array_methods import ArrayMethods, operator
 from rlx_core.ir.graph.elements import needs_elements
 from rlx_core.ir.graph.leaves import Constant, GraphArgument
 from rlx_core.ir.op import Op
+from rlx_core.ir.protocols import Stays
 from rlx_core.ir.provenance import Origin
-from rlx_core.ir.travel import Stays
 from rlx_core.ir.types import Shape, TensorType
 from rlx_core.system.records import frozen
 

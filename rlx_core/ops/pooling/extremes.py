@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.graph import Value
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import define_op
+from rlx_core.ir.op import Kink, define_op
 from rlx_core.ops.convolution.ways import fitted
 from rlx_core.ops.pooling.pool import PoolOp, pool_samples, surrounded
 from rlx_core.ops.pooling.positions import Extreme, added_at, extreme_of_nothing, pool_positions, taken

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, dataclass_transfor
 import attrs
 from attrs import Factory, field
 
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.element_functions import ElementFunctions
 from rlx_core.ir.graph import Graph, Node, Value, ambient_builder, nested_graphs
 from rlx_core.ir.lir import Lir
@@ -26,6 +27,7 @@ __all__ = [
     "LEGAL",
     "LOWERED",
     "Context",
+    "Conversion",
     "LirPass",
     "Miss",
     "Pass",
@@ -60,7 +62,7 @@ LEGAL = Property("legal", "every node has a kernel on the target")
 
 
 class TargetView(Protocol):
-    """The part of a target that passes may query; `rlx_core.pipeline.select.backend.Target` is one."""
+    """The part of a target that passes may query; `rlx_core.pipeline.backend.Target` is one."""
 
     @property
     def name(self) -> str: ...
@@ -72,6 +74,8 @@ class TargetView(Protocol):
     def kernels(self) -> Any: ...
     @property
     def element_functions(self) -> ElementFunctions | None: ...
+    @property
+    def fast_products(self) -> tuple[DType, ...]: ...
 
 
 class RefusalView(Protocol):
@@ -95,7 +99,7 @@ class AnswerView(Protocol):
 
 
 class DispatcherView(Protocol):
-    """The part of a dispatcher that passes may query; `rlx_core.pipeline.select.dispatch.Dispatcher` is one."""
+    """The part of a dispatcher that passes may query; `rlx_core.pipeline.dispatch.Dispatcher` is one."""
 
     def answer(self, node: Node, /) -> AnswerView: ...
 
@@ -128,6 +132,32 @@ class Miss:
         return f"{self.rule} at {self.node}: {self.reason}"
 
 
+@frozen
+class Conversion:
+    """An operation that a pass computes in narrower numbers, or one that it considered and kept.
+
+    Attributes:
+        name: The name of the pass.
+        node: The label of the operation's node.
+        what: The operation and the types of its operands.
+        reason: The reason why it was kept; `None` if it was converted.
+        before, after: Bytes of its weight in memory.
+    """
+
+    name: str
+    node: str
+    what: str
+    reason: str | None
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        if self.reason is not None:
+            return f"{self.name} kept {self.node}, {self.what}: {self.reason}"
+        saved = f": {self.before - self.after} B less ({self.before} B before)" if self.after < self.before else ""
+        return f"{self.name} converted {self.node}, {self.what}{saved}"
+
+
 @frozen(eq=False)
 class Result:
     """The result of a pass.
@@ -137,6 +167,7 @@ class Result:
         values: Old value → new value; removed values are missing.
         counts: Number of each kind of change ("merged", "algebra/neg-neg").
         misses: Near misses, with the reason of each.
+        conversions: Operations in narrower numbers, and operations that were considered and kept.
         notes: Reports for people and later stages, by name (the dispatch report, a bound that was hit).
     """
 
@@ -145,6 +176,7 @@ class Result:
     counts: Mapping[str, int] = Factory(dict)
     misses: Sequence[Miss] = ()
     notes: Mapping[str, Any] = Factory(dict)
+    conversions: Sequence[Conversion] = ()
 
     @classmethod
     def unchanged(cls, graph: Graph) -> Result:
@@ -158,6 +190,7 @@ class Result:
             add_counts(self.counts, following.counts),
             (*self.misses, *following.misses),
             {**self.notes, **following.notes},
+            (*self.conversions, *following.conversions),
         )
 
 
@@ -284,6 +317,7 @@ def each_graph(graph: Graph, once: Callable[[Graph], Result]) -> Result:
         result,
         counts=add_counts(result.counts, *(r.counts for r in inner)),
         misses=(*(m for r in inner for m in r.misses), *result.misses),
+        conversions=(*(c for r in inner for c in r.conversions), *result.conversions),
     )
 
 

@@ -17,7 +17,7 @@ from rlx_core.errors import Fact, RlxError, VerifyError
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Graph, Value, leaf_name
 from rlx_core.ir.verify import IrStage, check
-from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result
+from rlx_core.passes.engine.base import LOWERED, Context, Conversion, Miss, Pass, Result
 from rlx_core.passes.engine.order import check_order
 from rlx_core.plugins.use import owner_of
 from rlx_core.system.budget import current_work
@@ -93,6 +93,7 @@ class PassesRun:
 
     Attributes:
         lowered: The graph when it became MIR; `None` if no pass lowered it.
+        conversions: Operations in narrower numbers, and operations that passes considered and kept.
     """
 
     graph: Graph
@@ -101,6 +102,7 @@ class PassesRun:
     misses: tuple[Miss, ...]
     notes: Mapping[str, Any]
     lowered: Graph | None = None
+    conversions: tuple[Conversion, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -140,7 +142,8 @@ def run_passes(
         watch.print("after", watch.after, each.name, result.graph)
         done.append(PassRun(each.name, seconds, nodes, len(result.graph), result.counts))
         total = total.then(result)
-    return PassesRun(total.graph, total.values, tuple(done), tuple(total.misses), total.notes, lowered)
+    conversions = tuple(total.conversions)
+    return PassesRun(total.graph, total.values, tuple(done), tuple(total.misses), total.notes, lowered, conversions)
 
 
 @contextmanager

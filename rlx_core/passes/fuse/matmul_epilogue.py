@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from attrs import evolve
 
-from rlx_core.ir.dtypes import FLOATS
+from rlx_core.ir.dtypes import FLOATS, i32
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ops.arithmetic import add
@@ -83,12 +83,15 @@ def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple
 
 
 def is_product(node: Node) -> bool:
-    """Return whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside."""
+    """Return whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside, or
+    one of integers with sums in i32."""
     if isinstance(node.op, FoldedMatMul | FusedMatMulPrologue):
         return node.op.region is None
     if isinstance(node.op, FusedMatMulBiasAct):
         return node.op.activation is None or may_be_step(node.op.activation)
-    return isinstance(node.op, MatMul) and node.op.acc_dtype is None and node.type.dtype in FLOATS
+    if not isinstance(node.op, MatMul):
+        return False
+    return node.type.dtype in FLOATS if node.op.acc_dtype is None else node.op.acc_dtype is i32
 
 
 def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Value, ...]) -> Group:
@@ -111,7 +114,7 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
         access=tuple(access_of(v.shape, region.shape) for v in operands),
         results=tuple(len(first) + r for r in region.results),
     )
-    op: Op = FusedMatMulEpilogue(joined_region)
+    op: Op = FusedMatMulEpilogue(joined_region, product.op.acc_dtype if isinstance(product.op, MatMul) else None)
     if isinstance(product.op, FoldedMatMul | FusedMatMulPrologue):
         op = evolve(product.op, region=joined_region)
     return Group((product, node), (*factors, *bias, *others), node.results, op, RULE)

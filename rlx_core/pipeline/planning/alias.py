@@ -18,7 +18,7 @@ from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.lir import Alias, covers_root, is_made_of_parts, placement, root_of
 from rlx_core.ir.strides import Strides, dense_strides, extent, is_dense
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.pipeline.kernels import Kernel
 from rlx_core.system.records import frozen
 
 FindKernel = Callable[[Node], Kernel | None]

@@ -16,14 +16,14 @@ from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
 from rlx_core.ir.lir import Alias, Lir, OutputDelivery, Slot, Step, TemplateOrigin, is_made_of_parts
 from rlx_core.ir.op import Op
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import Kernel
 from rlx_core.pipeline.planning.alias import Parts, Views, place_views, with_parts
 from rlx_core.pipeline.planning.manifest import donated_leaves, make_manifest
 from rlx_core.pipeline.planning.memory import STRATEGIES, plan_memory
 from rlx_core.pipeline.planning.phases import phases
 from rlx_core.pipeline.planning.schedule import Flow, Order, schedule
 from rlx_core.pipeline.planning.storage import Reuse, outlets
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.system.records import frozen
 
 ChooseKernel = Callable[[Node], Kernel | None]

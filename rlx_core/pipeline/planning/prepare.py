@@ -14,7 +14,7 @@ from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import copy_nodes, needed_nodes, subgraph
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.passes.engine.bound_values import bound_nodes
-from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.backend import Target
 from rlx_core.system.records import frozen
 
 

@@ -13,7 +13,7 @@ from attrs import Factory, field
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.lir import Alias, OutputDelivery, covers_root, placement, root_of
 from rlx_core.ir.strides import dense_strides
-from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.pipeline.kernels import Kernel
 from rlx_core.system.records import define
 
 

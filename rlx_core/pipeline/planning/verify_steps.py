@@ -8,7 +8,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step, placement
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.verify import RuleViolation, fault_at
-from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, KernelTable
+from rlx_core.pipeline.kernels import HOST, HOST_KERNEL, Kernel, KernelTable
 
 
 def step_faults(lir: Lir, kernels: KernelTable) -> list[RuleViolation]:

@@ -18,7 +18,7 @@ from rlx_core.ir.dtypes import u8
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.strides import extent
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.packages import Keep
+from rlx_core.pipeline.packages import Keep
 from rlx_core.run.packaged.reading import every, known_type, number
 from rlx_core.run.plan import ARENA, BufferId, ExecutionPlan, Location, PlanLeaf, PlannedOutput
 from rlx_core.system.records import define, frozen

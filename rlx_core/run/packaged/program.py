@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx_core.pipeline.select.backend import Params
-from rlx_core.pipeline.select.packages import Blobs
+from rlx_core.pipeline.backend import Params
+from rlx_core.pipeline.packages import Blobs
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.memory import ProgramMemory
 from rlx_core.run.packaged.plan_form import PackedPlan

@@ -135,7 +135,7 @@ def _ops() -> str:
 
 
 def _of_any(name: str, function: Callable[..., Any]) -> str:
-    """Return the line of a function for rules: what it takes and returns is a traced value there."""
+    """Return the line of a function for rules: its operands and results are traced values there."""
     parameters = inspect.signature(function).parameters.values()
     return f"def {name}({', '.join(_parameters((p, 'Any', _default(p.default)) for p in parameters))}) -> Any: ...\n"
 

@@ -14,8 +14,7 @@ from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, DType
 from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.interpret import stored
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import Op
+from rlx_core.ir.op import Kink, Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.about import about, differentiable

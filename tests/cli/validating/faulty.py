@@ -23,7 +23,7 @@ from rlx_core.emit.emitters import Call, Emitted
 from rlx_core.emit.table import LIBRARY
 from rlx_core.errors import DeviceLostError, KernelBuildError, OutOfMemoryError
 from rlx_core.ops.linalg import MatMul
-from rlx_core.pipeline.select.kernels import Condition
+from rlx_core.pipeline.kernels import Condition
 from rlx_gpu.testing.shim import driver as shim
 from rlx_gpu.testing.shim.driver import DYNAMIC, ShimDriver
 from rlx_gpu.testing.shim.memory import guarded

@@ -116,6 +116,7 @@ def test_the_three_are_each_others_derivatives() -> None:
     np.testing.assert_allclose(dw, conv_backward_weight(x, t, kernel=(3,), **steps), rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_a_hessian_goes_through_it() -> None:
     x, w = RNG.normal(size=(1, 2, 5)), RNG.normal(size=(3, 2, 2))
 

@@ -64,6 +64,7 @@ def test_a_long_transform_is_a_few_products() -> None:
     assert len(graph.nodes) < 80
 
 
+@pytest.mark.medium
 def test_an_unknown_length_has_a_matrix_made_when_it_is_known() -> None:
     compiled = rlx.compile(lambda x: dft(x, None, -1), rlx.spec("f64[n]"), target="cpu")
     for n in (1, 7, 12):

@@ -50,6 +50,7 @@ def test_a_window_takes_the_dtype_of_the_signal() -> None:
     assert (z.dtype, rlx.fft.istft(z, 16, 4, HANN, length=50).shape) == (np.complex64, (2, 50))
 
 
+@pytest.mark.medium
 def test_both_have_derivatives_in_the_signal_and_the_window() -> None:
     """Compared with differences."""
 

@@ -136,6 +136,7 @@ def test_compiled(name: str) -> None:
     _close(rlx.jit(lambda *xs: asked(rlx, *xs))(*operands), asked(np, *operands))
 
 
+@pytest.mark.medium
 def test_sizes_that_are_not_known() -> None:
     """A median over an axis of unknown length."""
     middle = rlx.compile(lambda x: rlx.quantile(x, [0.25, 0.5], axis=1), rlx.spec("f32[3, n]"))
@@ -144,6 +145,7 @@ def test_sizes_that_are_not_known() -> None:
         _close(middle(x), np.quantile(x, [0.25, 0.5], axis=1))
 
 
+@pytest.mark.medium
 def test_positions_in_long_lines_of_narrow_floats() -> None:
     """f16 holds whole numbers up to 2048 only; the line's numbers repeat, so that any of the right ones will do."""
     x = (np.arange(8001) // 1000).astype(np.float16)
@@ -170,6 +172,7 @@ def test_bincount_and_segments() -> None:
     assert rlx.segment_max(np.array([3, 4], np.int8), np.array([0, 0]), 2).tolist() == [4, -128]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "function",
     [

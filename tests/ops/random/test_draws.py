@@ -66,6 +66,7 @@ PARAMETRIC = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("draw", PARAMETRIC.values(), ids=PARAMETRIC)
 def test_a_batch_of_keys_draws_what_each_draws_alone(draw):
     keys, a = random.split(KEY, 3), np.linspace(0.2, 3, 15, dtype=np.float32).reshape(3, 5)
@@ -79,6 +80,7 @@ def quantile(a, below, above):
     return np.where(below < 0.5, special.gammaincinv(a, below), special.gammainccinv(a, above))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("a", [1.0, 1.5, 8.0, 12.0, 1e3])
 def test_gamma_numbers_follow_their_shape_as_their_quantiles_do(a):
     """The implicit derivative is that of the quantile which the number is; differences of SciPy's tell it."""
@@ -95,6 +97,7 @@ def test_gamma_numbers_follow_their_shape_as_their_quantiles_do(a):
     )  # other words, the same distribution
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("draw", "at", "slope"),
     [

@@ -41,6 +41,7 @@ def test_split_and_fold_in_take_words_of_their_own_streams():
         assert random.fold_in(key, np.int64(n)).words.tolist() == random.fold_in(key, n).words.tolist()
 
 
+@pytest.mark.medium
 def test_keys_made_outside_of_a_program_are_those_made_inside():
     key = random.key(7)
     for number in (0, 3, 2**40 + 5, -1):
@@ -73,6 +74,7 @@ def test_keys_travel_as_containers_of_one_array():
     assert (after["key"].words == again[0].words).all()
 
 
+@pytest.mark.medium
 def test_vmap_over_keys_is_a_loop_over_them():
     keys = random.split(random.key(3), 6)
     for draw in (

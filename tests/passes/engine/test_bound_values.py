@@ -31,6 +31,7 @@ def test_one_value_is_bound_where_the_whole_graph_says_so():
     assert [is_bound(value) for value in values] == [value.node in bound for value in values]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("length", [1000, 4000])
 def test_asking_for_every_node_of_a_chain_visits_each_once(length, monkeypatch):
     graph, values = chain(length)

@@ -121,6 +121,7 @@ def visits(count: int) -> int:
     return looked
 
 
+@pytest.mark.medium
 def test_a_program_eight_times_as_long_is_looked_at_eight_times_as_often() -> None:
     assert visits(800) < 8 * 1.3 * visits(100)
 
@@ -158,6 +159,7 @@ def test_products_of_one_value_are_compared_with_all_chosen_ones_at_once(monkeyp
     assert 0 < asked(24) < 3.5 * asked(8)
 
 
+@pytest.mark.medium
 def test_a_value_that_all_steps_read_is_no_reason_to_compare_each_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
     def joined(count: int) -> int:
         def f(w: Value, x: Value) -> Value:

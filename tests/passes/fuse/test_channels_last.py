@@ -101,6 +101,7 @@ def test_other_convolutions_stay(name: str) -> None:
     assert run(ChannelsLast(), before).graph is before
 
 
+@pytest.mark.medium
 def test_a_step_of_training_is_what_it_is_without_the_pass() -> None:
     rng = np.random.default_rng(3)
     x, w, v = (rng.normal(size=s).astype(np.float32) for s in ((2, 3, 9, 8), (8, 3, 3, 3), (8, 8, 3, 3)))

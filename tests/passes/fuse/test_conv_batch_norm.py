@@ -45,6 +45,7 @@ def test_a_convolution_that_others_read_stays() -> None:
     assert "batch_norm_inference" in ops(after)
 
 
+@pytest.mark.medium
 def test_the_compiled_program_has_one_product_and_the_same_numbers() -> None:
     x, w = RNG.normal(size=(2, 8, 6, 6)), RNG.normal(size=(8, 8, 3, 3))
     params = {"w": w, "s": [RNG.normal(size=8), RNG.normal(size=8), RNG.normal(size=8), RNG.uniform(0.5, 2, 8)]}

@@ -40,9 +40,9 @@ from rlx_core.passes.recognise.attention import RecogniseAttention, recognise_at
 from rlx_core.passes.recognise.gelu import RecogniseGelu, recognise_gelu
 from rlx_core.passes.recognise.norms import RecogniseNorms, recognise_norms
 from rlx_core.passes.recognise.softmax import RecogniseSoftmax, recognise_softmax
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable, condition
 from rlx_core.pipeline.planning.prepare import split_prepare
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable, condition
 from rlx_core.transforms.vjp import vjp_graph
 
 from ..programs import assert_equal_numbers, ops, program, run

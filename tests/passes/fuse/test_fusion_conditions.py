@@ -261,8 +261,8 @@ def run_context() -> Any:
 def context_claiming() -> Any:
     from rlx_core.ops.products import LoraMatMul
     from rlx_core.passes.engine.base import Context
-    from rlx_core.pipeline.select.backend import Target
-    from rlx_core.pipeline.select.kernels import KernelTable
+    from rlx_core.pipeline.backend import Target
+    from rlx_core.pipeline.kernels import KernelTable
 
     table = KernelTable("other")
 

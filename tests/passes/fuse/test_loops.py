@@ -26,8 +26,8 @@ from rlx_core.passes.engine.base import Context
 from rlx_core.passes.engine.bound_values import bound_nodes
 from rlx_core.passes.fuse.loops import FuseLoops
 from rlx_core.passes.fuse.mark_elementwise_regions import MarkElementwiseRegions
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable
 
 from ..programs import assert_equal_numbers, inner_values, ops, program, run, with_output, with_second_user
 

@@ -44,6 +44,7 @@ FUSED: dict[str, Callable[..., Any]] = {
     "several results": lambda x, w, r: (lambda p: (lambda s: (s, s * p))(r + p))(mat_mul(x, w)),
     "a bias": lambda x, w, r: fused_matmul_bias_act(x, w, r[0]) * r,
     "a bias and an activation": lambda x, w, r: fused_matmul_bias_act(x, w, r[0], activation="gelu") * r + r[0],
+    "scales of integer sums": lambda x, w, r: MatMul(acc_dtype="i32")(x.astype("i8"), w.astype("i8")).astype("f32") * r[:, :1],
     "x again": lambda x, w, r: mat_mul(x, mat_mul(w, transpose(w, (1, 0)))) + x,
 }  # fmt: skip
 
@@ -129,6 +130,7 @@ def steps_of(compiled: Any) -> list[str]:
     return [s.node.op.name.removeprefix("rlx.") for s in compiled.executables[0].lir.steps]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("m", "k", "n"), SIZES)
 @pytest.mark.parametrize("donate", [(), ("r",)])
 def test_native_steps_keep_every_bit(m: int, k: int, n: int, donate: tuple[str, ...]) -> None:
@@ -149,6 +151,7 @@ def momentum(x: Any, dy: Any, m: Any, v: Any, w: Any) -> tuple[Any, Any, Any]:
     return m, v, w - 0.01 * m / (rlx.sqrt(v) + 1e-8)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("m", "k", "n"), SIZES)
 @pytest.mark.parametrize("donate", [(), ("w",), ("m", "v", "w")])
 def test_a_step_of_adam_is_the_epilogue_of_the_gradient(m: int, k: int, n: int, donate: tuple[str, ...]) -> None:
@@ -165,6 +168,7 @@ def test_a_step_of_adam_is_the_epilogue_of_the_gradient(m: int, k: int, n: int, 
         assert len(step.executables[0].lir.steps[0].in_place) == len(donate)
 
 
+@pytest.mark.medium
 def test_the_slope_of_gelu_is_the_epilogue_of_the_cotangents_product() -> None:
     def loss(params: Any, x: Any) -> Any:
         return (nn.gelu(x @ params["up"]) @ params["down"]).sum()
@@ -186,6 +190,7 @@ def test_the_slope_of_gelu_is_the_epilogue_of_the_cotangents_product() -> None:
     np.testing.assert_allclose(slope, (up - down) / (2 * step), rtol=1e-6)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("of", ["f16", "bf16", "f32", "f64"])
 def test_masks_rows_columns_and_scalars_are_read_as_they_broadcast(of: str) -> None:
     rng = np.random.default_rng(7)
@@ -209,6 +214,7 @@ def test_masks_rows_columns_and_scalars_are_read_as_they_broadcast(of: str) -> N
         assert np.abs(np.asarray(fast(*args), np.float64) - exact).max() <= 32 * unit
 
 
+@pytest.mark.medium
 def test_native_residuals_may_be_strided_and_batched() -> None:
     """A residual whose batch axes do not lie like those of the result: its rows are found one by one."""
     rng = np.random.default_rng(4)

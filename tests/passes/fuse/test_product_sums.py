@@ -15,8 +15,8 @@ from rlx_core.ops.structural import sum_axes, transpose
 from rlx_core.passes.engine.base import Context
 from rlx_core.passes.fuse.matmul_epilogue import FuseMatMulEpilogue
 from rlx_core.passes.fuse.product_sums import FIRST, SECOND, FuseProductSums, product_with_sums
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable, condition
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable, condition
 
 from ..programs import assert_equal_numbers, ops, program, run
 

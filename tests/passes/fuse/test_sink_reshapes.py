@@ -19,8 +19,8 @@ from rlx_core.passes.engine.base import Context
 from rlx_core.passes.fuse.mark_elementwise_regions import MarkElementwiseRegions
 from rlx_core.passes.fuse.matmul_epilogue import FuseMatMulEpilogue
 from rlx_core.passes.fuse.sink_reshapes import SinkReshapes, regrouped
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable
 
 from ..programs import assert_equal_numbers, ops, program, run
 

@@ -51,6 +51,7 @@ def normalised(x: Any, labels: Any) -> Any:
     return rlx.logsumexp(x, axis=-1) - rlx.take_along_axis(x, labels[:, None], axis=1)[:, 0]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "uint64"])
 @pytest.mark.parametrize("loss", [one_hot, compared, selected])
 def test_a_row_whose_one_hot_row_is_zero_counts_for_nothing(loss: Callable[..., Any], dtype: str) -> None:

@@ -171,6 +171,7 @@ def test_another_users_pyproject_cannot_stop_a_program(project, text, recwarn):
 # ---------------------------------------------------------------------------------------- bounds
 
 
+@pytest.mark.medium
 def test_a_configuration_of_many_faults_takes_as_long_as_one_of_few(tmp_path, monkeypatch):
     searches = []
     monkeypatch.setattr(structure, "nearest", lambda *given: searches.append(given))

@@ -99,6 +99,7 @@ def test_views_can_be_turned_off(fake_target):
     assert v in lir.slots
 
 
+@pytest.mark.medium
 def test_every_view_lies_inside_its_root(generated, fake_target):
     for seed in range(100):
         graph, _ = generated(seed)

@@ -62,6 +62,7 @@ def test_no_ranges_need_no_bytes(strategy):
     assert STRATEGIES[strategy]([], 64) == []
 
 
+@pytest.mark.medium
 def test_a_strategy_is_a_function_of_its_ranges():
     """In another process too, where hashes and addresses are others."""
     code = """
@@ -238,6 +239,7 @@ def test_the_local_search_has_a_budget_of_placements_whatever_the_program(monkey
 # ------------------------------------------------------------------------------------ live ranges
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_plans_of_generated_programs_are_disjoint_and_aligned(generated, fake_target, strategy):
     for seed in range(40):

@@ -18,15 +18,16 @@ from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.ops.arithmetic import add, multiply, subtract
 from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.structural import reshape, transpose
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.planner import PlanOptions, make_lir
 from rlx_core.pipeline.planning.verify_steps import step_faults
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable
 
 SEEDS = range(60)
 VARIANTS = [dict(zip(("accepts_strides", "in_place"), v, strict=True)) for v in product((True, False), repeat=2)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("order", ["insertion", "memory"])
 def test_a_planned_program_computes_what_the_graph_means(generated, fake_target, execute, variant, order):
@@ -58,6 +59,7 @@ def joining(seed: int) -> tuple[Graph, dict[str, np.ndarray]]:
     return graph, {"x": rng.integers(-8, 8, (2, 4, 8)).astype(np.float32)}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("in_place", [True, False])
 def test_operands_may_be_computed_between_the_rows_of_others(fake_target, execute, monkeypatch, in_place):
     """Rows of any length here, at any place, so that small programs have many of them."""
@@ -99,6 +101,7 @@ def test_donated_leaves_come_back_with_their_next_value(generated, fake_target, 
     assert replaced > 20
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("is_donating", [True, False])
 def test_the_verifier_finds_nothing_in_a_plan(generated, fake_target, is_donating):
     """The verifier does not know the planner: it follows who writes and who reads which bytes."""

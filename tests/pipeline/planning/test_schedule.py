@@ -15,6 +15,7 @@ from rlx_core.pipeline.planning.planner import PlanOptions, make_lir
 from rlx_core.pipeline.planning.schedule import Flow, schedule
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("order", ["insertion", "relief", "memory"])
 def test_every_operand_runs_before_its_readers(generated, order):
     for seed in range(60):

@@ -10,10 +10,10 @@ from rlx_core.ir.types import spec
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.movement import Pad, concat, pad
 from rlx_core.ops.structural import transpose
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.planner import make_lir
 from rlx_core.pipeline.planning.verify_steps import step_faults
-from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import KernelTable
 
 
 def table(name="add", **row) -> KernelTable:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlx_core.ir.dtypes import INEXACT, bf16, f16
-from rlx_core.ir.kinks import Kink
-from rlx_core.ir.op import ZERO, Op, define_op
+from rlx_core.ir.op import ZERO, Kink, Op, define_op
 from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import expect_dtype
 from rlx_core.ops.activation import tanh

@@ -12,7 +12,7 @@ from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import expect_dtype
 from rlx_core.ops.samples import Sample
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.kernels import KernelTable
 from seeded.seeds import Seeds
 
 SEEDS = Seeds()

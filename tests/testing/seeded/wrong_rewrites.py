@@ -28,7 +28,7 @@ from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.samples import Sample
 from rlx_core.passes.base import Pass, Result, define_pass
 from rlx_core.passes.rules import predicate, rewrite, ruleset
-from rlx_core.pipeline.select.dispatch import LegalizationTable
+from rlx_core.pipeline.dispatch import LegalizationTable
 from seeded.seeds import Seeds
 
 SEEDS = Seeds()

@@ -10,29 +10,17 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import DType, i8, i16, u8
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
-from rlx_core.pipeline.backend import (
-    Backend,
-    Blobs,
-    Keep,
-    Level,
-    Listing,
-    ObjectStore,
-    Outline,
-    PackedCode,
-    Params,
-    Program,
-    Target,
-    Unpack,
-)
+from rlx_core.pipeline.backend import Backend, Level, Listing, ObjectStore, Outline, Params, Program, Target
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_cpu import tier
 
 if TYPE_CHECKING:
     from rlx_core.ir.element_functions import ElementFunction, ElementFunctions
+    from rlx_core.pipeline.backend import Blobs, Keep, PackedCode, Unpack
 
 LONGEST_KERNEL = 128
 """Element-wise ops in one kernel. LLVM takes longer than in proportion for more, and values that do not fit into registers
@@ -120,6 +108,7 @@ class CpuBackend(Backend):
             tiers=tier.tiers(options),
             element_functions=element_functions(options),
             adopt=partial(adopt, is_native=tier.is_native(options)),
+            fast_products=(i8, u8, i16) if tier.is_native(options) else (),
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:

@@ -50,8 +50,7 @@ NO_ISA: Final = "this processor has no instruction set that native code is made 
 @cache
 def warn_of_numpy() -> None:
     """Say once that programs run with NumPy because of the processor: results are the same, and everything is slower."""
-    from rlx_cpu.native.llvm.host import this_host
-    from rlx_cpu.native.llvm.isa import ISAS
+    from rlx_cpu.native.llvm.isa import ISAS, this_host
 
     warnings.warn(
         f"cpu: {NO_ISA}: {this_host()} has none of {', '.join(isa.name for isa in ISAS)}. Programs run with NumPy, which is "
@@ -205,7 +204,7 @@ def tuner_of(options: Mapping[str, Any], isa: Isa) -> Tuner | None:
 
 def machine_line(isa: Isa, threads: int) -> str:
     """Return the machine's one-line form: everything but the problem that the time of a schedule depends on."""
-    from rlx_cpu.native.llvm.host import this_host
+    from rlx_cpu.native.llvm.isa import this_host
     from rlx_cpu.native.machine import MACHINE
 
     sizes = "" if isa.machine == MACHINE else f", sizes {sha256(repr(isa.machine).encode()).hexdigest()[:12]}"

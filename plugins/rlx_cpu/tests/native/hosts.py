@@ -14,8 +14,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from rlx_cpu.native.llvm.background import drain
-from rlx_cpu.native.llvm.host import BASELINE, Host, assuming_host, host_from, this_host
-from rlx_cpu.native.llvm.isa import Isa, available
+from rlx_cpu.native.llvm.isa import BASELINE, Host, Isa, assuming_host, available, host_from, this_host
 
 __all__ = ["HOSTS", "Row", "made_for", "masked"]
 

@@ -49,6 +49,7 @@ def weights(of: Any) -> dict[str, np.ndarray]:
     return {n: a.astype(of) for n, a in made.items()}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("of", ["bf16", "f16"])
 def test_an_encoder_in_halves_is_as_good_as_halves_are(of: str) -> None:
     """Everything native, and no further from float64 than the same program's own roundings."""

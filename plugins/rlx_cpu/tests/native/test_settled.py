@@ -14,7 +14,7 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Builder, Graph, Node, building
 from rlx_core.ir.op import Op
 from rlx_core.ops import standard_ops
-from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.backend import Target
 from rlx_core.testing.cases import programs
 
 SIZES = (1, 2, 3, 5, 33)

@@ -20,8 +20,7 @@ from rlx_core.tuning.clock import Clock, HostClock, Run
 from rlx_core.tuning.problem import Candidate
 from rlx_core.tuning.store import ChoiceStore, default_store
 from rlx_cpu import tier
-from rlx_cpu.native.llvm.host import assuming_host
-from rlx_cpu.native.llvm.isa import available, host_isa
+from rlx_cpu.native.llvm.isa import assuming_host, available, host_isa
 from rlx_cpu.native.machine import assuming
 from rlx_cpu.native.runtime import steps
 from rlx_cpu.native.sharing import SHARING
@@ -115,6 +114,7 @@ def test_a_measured_schedule_gives_the_same_bits_and_other_code(prefers: FakeClo
     assert tuned.emit("llvm", step=step) != default.emit("llvm", step=step)
 
 
+@pytest.mark.medium
 def test_a_measured_epilogue_reads_operands_and_literals_as_in_the_program(
     prefers: FakeClock, texts: list[list[str]]
 ) -> None:
@@ -147,6 +147,7 @@ def test_the_clock_of_the_host_selects_one_of_the_candidates() -> None:
     assert all(choice.median_us > 0 for choice in default_store().choices())
 
 
+@pytest.mark.medium
 def test_the_report_lists_problems_choices_defaults_and_times(prefers: FakeClock) -> None:
     program = compiled("measure")
     assert "tuned" not in str(program.report)  # nothing is compiled for this process yet
@@ -177,6 +178,7 @@ def test_a_problem_without_a_stored_choice_has_its_default() -> None:
     assert default_store().choices() == []
 
 
+@pytest.mark.medium
 def test_an_undecided_measurement_keeps_the_default() -> None:
     with assuming_clock(FakeClock({CHOSEN: [1.99e-3]})):
         program = compiled("measure")
@@ -232,6 +234,7 @@ def test_programs_of_symbolic_sizes_are_not_tuned() -> None:
     assert program.report.tuned == ()
 
 
+@pytest.mark.medium
 def test_the_environment_enables_tuning(prefers: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_CPU_TUNE", "measure")
     program = rlx.jit(lambda x: x @ W, target="cpu")
@@ -280,6 +283,7 @@ def test_assumed_machine_parameters_are_another_machine() -> None:
     assert lines[1].startswith(f"{lines[0]}, sizes ")
 
 
+@pytest.mark.medium
 def test_the_file_is_in_the_cache_directory(prefers: FakeClock, tmp_path: Path) -> None:
     bits(compiled("measure"))
     store = ChoiceStore(tmp_path / "cache" / "tuning" / "choices.jsonl")

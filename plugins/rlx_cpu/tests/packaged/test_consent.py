@@ -28,6 +28,7 @@ def downloaded(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return path
 
 
+@pytest.mark.medium
 def test_a_package_made_here_is_known_wherever_it_is_copied(tmp_path: Path) -> None:
     path, other = tmp_path / "m.rlxpack", tmp_path / "n.rlxpack"
     digest = rlx.package(compiled(), path, sizes=[{"rows": 8}])
@@ -82,6 +83,7 @@ def test_trusted_is_refused_where_others_can_exchange_the_file(downloaded: Path)
     assert rlx.load(downloaded, host=HOST, trusted=True).report.code is not None
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(os.name != "posix", reason="directories have modes there")
 def test_a_list_that_others_can_write_is_not_used(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

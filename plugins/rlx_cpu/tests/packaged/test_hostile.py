@@ -88,6 +88,7 @@ def mangled(form: Any, draw: random.Random) -> Any:
     return draw.choice(odd)
 
 
+@pytest.mark.medium
 def test_a_manifest_that_lies_behind_a_digest_that_fits(package: Path, tmp_path: Path) -> None:
     data, path, draw = package.read_bytes(), tmp_path / "m.rlxpack", random.Random(0)
     magic, version, length, _ = PREFIX.unpack_from(data)
@@ -136,6 +137,7 @@ def test_a_format_of_later_is_named(package: Path, tmp_path: Path) -> None:
         opened(path)
 
 
+@pytest.mark.medium
 def test_blobs_exchanged_between_packages_are_refused(package: Path, tmp_path: Path) -> None:
     """Two packages of one function with other weights: a blob of one in place of that of the other has another digest."""
     other = tmp_path / "other.rlxpack"

@@ -28,8 +28,7 @@ from rlx_core.functions.model import Model
 from rlx_core.ir.array import unwrapped
 from rlx_core.pipeline.backend import Params
 from rlx_core.pipeline.compile import compile_graph
-from rlx_cpu.native.llvm.host import assuming_host, this_host
-from rlx_cpu.native.llvm.isa import ISAS, available, host_isa
+from rlx_cpu.native.llvm.isa import ISAS, assuming_host, available, host_isa, this_host
 
 from .conftest import HOST, WEIGHTS, N, X, compiled, leaves
 
@@ -47,6 +46,7 @@ def load(path: Path, **options: Any) -> Any:
     return rlx.load(path, host=HOST, **options)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("isa", [isa.name for isa in available()])
 def test_every_instruction_set_gives_what_compiling_for_it_gives(isa: str, tmp_path: Path) -> None:
     rlx.package(compiled(), tmp_path / "m.rlxpack", f"cpu:{isa}", sizes=[{"rows": 8}])
@@ -75,6 +75,7 @@ def test_calls_are_checked_first_and_straight_later(package: Path, wanted: list[
         found(X)
 
 
+@pytest.mark.medium
 def test_a_plain_function_gets_an_entry(tmp_path: Path) -> None:
     fast = rlx.compile(
         lambda p, x: (x @ p, rlx.sum(x)), np.eye(64, dtype="f4"), rlx.spec("f32[4, 64]"), target="cpu", host=HOST
@@ -90,6 +91,7 @@ def test_a_plain_function_gets_an_entry(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found(x[::-1])[0], x[::-1], "what is not plain is checked")
 
 
+@pytest.mark.medium
 def test_large_programs_share_the_threads_of_all_programs(tmp_path: Path) -> None:
     w = np.random.default_rng(1).standard_normal((512, 512)).astype("f4")
     fast = rlx.compile(lambda w, x: rlx.exp(x @ w * 0.01), w, rlx.spec("f32[256, 512]"), target="cpu", host=HOST)
@@ -115,6 +117,7 @@ def test_other_sizes_are_compiled_and_the_report_says_so(package: Path) -> None:
     np.testing.assert_allclose(found(X, N)[0]["h"], compiled()(X, N)[0]["h"], rtol=2e-6)
 
 
+@pytest.mark.medium
 def test_without_a_program_other_sizes_are_an_error_that_names_those_there_are(tmp_path: Path) -> None:
     rlx.package(compiled(), tmp_path / "m.rlxpack", sizes=[{"rows": 8}], program=False)
     found = load(tmp_path / "m.rlxpack")
@@ -126,6 +129,7 @@ def test_without_a_program_other_sizes_are_an_error_that_names_those_there_are(t
         found.bundle()
 
 
+@pytest.mark.medium
 def test_code_for_another_machine_is_passed_over_by_name(tmp_path: Path) -> None:
     foreign = f"cpu:{FOREIGN.name}"
     rlx.package(compiled(), tmp_path / "m.rlxpack", [foreign], sizes=[{"rows": 8}])
@@ -153,6 +157,7 @@ def test_options_that_code_does_not_meet_compile(options: dict[str, Any], said: 
     np.testing.assert_allclose(found(X, N)[0]["h"], compiled()(X, N)[0]["h"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.every_case
 @pytest.mark.parametrize("row", RUNNING, ids=lambda row: row.name)
 def test_the_first_code_that_runs_is_taken_unless_one_is_asked_for(row: Row, tmp_path: Path) -> None:
@@ -185,6 +190,7 @@ def test_a_package_gives_its_program_back(package: Path, tmp_path: Path) -> None
 # ----------------------------------------------------------------------------------------- refusals
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(os.name != "posix", reason="files have owners there")
 def test_a_file_that_others_may_have_written_needs_its_digest(package: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.rlxpack"
@@ -243,6 +249,7 @@ def test_nothing_is_run_or_believed_before_it_is_asked_for(package: Path) -> Non
     assert import_file(package, HOST).blobs._checked == set()
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not available(), reason="native code needs llvmlite and an instruction set that is known here")
 def test_a_program_without_steps_is_packaged_too(tmp_path: Path) -> None:
     same = rlx.compile(lambda x: (x, x.T), rlx.spec("f32[2, 3]"), target="cpu", host=HOST)

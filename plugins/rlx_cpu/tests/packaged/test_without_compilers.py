@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from .conftest import N, X
 
@@ -29,6 +30,7 @@ whole = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == "llvmlite" else whole(name, package)
 
 import numpy as np
+import pytest
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost
@@ -47,6 +49,7 @@ def run(program: str, *arguments: object) -> str:
     return found.stdout
 
 
+@pytest.mark.medium
 def test_a_package_runs_and_says_what_it_lacks(package: Path, wanted: list[np.ndarray], tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", x=X, n=N)
     said = run(

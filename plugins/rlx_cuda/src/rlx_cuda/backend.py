@@ -18,8 +18,8 @@ from rlx_core.emit.emitters import Language
 from rlx_core.emit.table import LIBRARY, DeviceTable
 from rlx_core.errors import ConfigError
 from rlx_core.ir.dtypes import f32
-from rlx_core.pipeline.select.backend import Level, Target
-from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable, emitter_of
+from rlx_core.pipeline.backend import Level, Target
+from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable, emitter_of
 from rlx_cuda import library, nvrtc
 from rlx_cuda.nvrtc import HOPPER
 from rlx_cuda.product_layouts import NUMBERS

@@ -17,7 +17,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.linalg import MatMul
-from rlx_core.pipeline.select.kernels import Condition
+from rlx_core.pipeline.kernels import Condition
 from rlx_cuda.cublaslt import Addresses, CublasLt, Plan
 from rlx_cuda.epilogues import Epilogue, epilogue_of, refusal
 from rlx_cuda.product_layouts import Part, Products, products_of

@@ -46,6 +46,7 @@ def test_damping_and_a_start_are_those_of_the_normal_equations() -> None:
     np.testing.assert_allclose(lsqr(sparse(wide), right, x0=start, rtol=1e-14), nearest, atol=1e-10)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("damp", [0.0, 0.7])
 def test_gradients_and_batches_in_a_program(damp: float) -> None:
     a, b = matrix(6, 4), RNG.normal(size=(3, 6))

@@ -9,7 +9,7 @@ from rlx_core.device.device import Device
 from rlx_core.emit.backend import DeviceBackend
 from rlx_core.emit.emitters import Language
 from rlx_core.emit.table import DeviceTable
-from rlx_core.pipeline.select.backend import Level
+from rlx_core.pipeline.backend import Level
 from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.walks import Machine
 from rlx_gpu.language import GpuLanguage

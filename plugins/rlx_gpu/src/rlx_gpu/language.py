@@ -11,7 +11,7 @@ from rlx_core.emit.emitters import Emitted, Function, Language
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.backend import Level
+from rlx_core.pipeline.backend import Level
 from rlx_gpu.codegen.kernels import print_loops
 from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.products import print_product

@@ -49,6 +49,7 @@ def test_scatter_is_a_loop_over_the_updates(executor: Executor, machine: Machine
         assert reports == ([Report(first, int(index[first]))] if case.outside == "report" else [])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("few_updates", [0, 32], ids=["sorted", "searched"])
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
 def test_the_update_that_is_reported_is_numbered_among_those_of_all_batches(

@@ -16,6 +16,7 @@ from rlx_gpu.codegen.opencl import OPENCL
 from rlx_gpu.codegen.wgsl import WGSL
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("executor", [*EXECUTORS, ON_LAVAPIPE], ids=repr)
 def test_small_systems_have_the_solutions_of_numpy(executor: Executor) -> None:
     check(executor, SYSTEMS_SMALL)

@@ -74,6 +74,7 @@ def ordered(x: Any) -> Any:
     return rlx.cumulative_sum(rlx.sort(x, axis=-1), axis=-1)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("function", [gelu, mean_and_maximum, softmax, product, ordered], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("poison", [False, True], ids=["", "poison"])
 def test_programs_on_the_language_agree_with_the_cpu(
@@ -97,6 +98,7 @@ def test_the_source_is_in_the_language(host: PluginHost) -> None:
     assert "__global__" not in source
 
 
+@pytest.mark.medium
 def test_faults_and_missing_dtypes_are_errors_with_names(host: PluginHost) -> None:
     """The language's own atomic minimum reports the index; a dtype that it does not have is refused by name."""
     take = rlx.jit(lambda x, i: rlx.take(x, i, axis=0), target="acme", host=host)

@@ -78,6 +78,7 @@ def run(driver: ShimDriver):  # type: ignore[no-untyped-def]
     return run
 
 
+@pytest.mark.medium
 def test_threads_share_memory_between_barriers(run) -> None:  # type: ignore[no-untyped-def]
     np.testing.assert_array_equal(run("reversed"), np.arange(64)[::-1])
 
@@ -116,6 +117,7 @@ def test_shared_memory_keeps_nothing_from_another_group(run) -> None:  # type: i
     assert np.isnan(run("unset", groups=3, count=192)).all()
 
 
+@pytest.mark.medium
 def test_orders_are_the_same_for_the_same_seed(driver: ShimDriver) -> None:
     module = driver.build(KERNELS)
 
@@ -146,6 +148,7 @@ kernel void totals(device const float* x [[buffer(0)]], device float* y [[buffer
 """
 
 
+@pytest.mark.medium
 def test_metal_gets_numbers_by_reference_and_its_place_as_arguments() -> None:
     driver = ShimDriver(METAL_DIALECT, "metal:0")
     x, y = buffers(driver, 4 * 67, 8)
@@ -162,6 +165,7 @@ def test_metal_gets_numbers_by_reference_and_its_place_as_arguments() -> None:
     assert found.tolist() == [numbers[:32].sum(), numbers[32:64].sum()]
 
 
+@pytest.mark.medium
 def test_a_module_is_built_from_what_another_one_was(driver: ShimDriver) -> None:
     binary = driver.binary_of(driver.build(KERNELS))
     again = driver.build("nothing that compiles", binary)

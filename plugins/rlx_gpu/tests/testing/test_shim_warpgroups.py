@@ -131,6 +131,7 @@ def test_the_kernel_as_it_is_printed_multiplies(product: Product, code: Emitted)
         np.testing.assert_array_equal(found, product.wanted)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_a_kernel_lacks_is_said(product: Product, code: Emitted, name: str) -> None:
     with pytest.raises(AssertionError, match=FAULTS[name][1]) as caught:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics
-from rlx_core.pipeline.select.backend import Level
+from rlx_core.pipeline.backend import Level
 from rlx_gpu.backend import GpuBackend
 from rlx_gpu.codegen.metal import METAL
 from rlx_metal.facts import USUAL

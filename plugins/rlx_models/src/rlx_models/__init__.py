@@ -1,6 +1,7 @@
 """Pretrained models for rlx: checkpoints, architectures, tokenizers and generation. Nothing in this package needs torch.
 
-`from_pretrained(folder)` returns the model of a checkpoint, and `generate` continues texts with it.
+`from_pretrained(folder)` returns the model of a checkpoint, and `generate` continues texts with it. `quantize` writes
+one to a GGUF file.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ if TYPE_CHECKING:
     from rlx_models.generation import generate as generate
     from rlx_models.loading import from_pretrained as from_pretrained
     from rlx_models.model import PretrainedModel as PretrainedModel
+    from rlx_models.quantizing import quantize as quantize
 else:  # lazy, because the package is imported with its plugin, before any of this is used
     _PLACES = {
         "PretrainedModel": "rlx_models.model",
         "from_pretrained": "rlx_models.loading",
         "generate": "rlx_models.generation",
+        "quantize": "rlx_models.quantizing",
     }
     __getattr__, __dir__, __all__ = lazy_names(__name__, _PLACES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,12 +27,14 @@ class Continuation:
         prompt, text: The text, and the continuation.
         tokens: The number of generated tokens.
         seconds: The time of all tokens; those of the first and the second include compilation.
+        is_answer: Whether the prompt was a message of a chat.
     """
 
     prompt: str
     text: str
     tokens: int
     seconds: float
+    is_answer: bool = False
 
 
 def command(
@@ -60,6 +62,15 @@ def command(
     stop: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="End before this text; may be given several times.")
     ] = None,
+    cache_dtype: Annotated[
+        str, typer.Option(help="Dtype of cached keys and values: f32, or f16 or bf16 in half of the memory.")
+    ] = "f32",
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Send TEXT as a user's message, by the model's template.")
+    ] = False,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="With --chat, the system's message before it.")
+    ] = None,
     target: Annotated[str | None, typer.Option(help="The target that runs the model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     tokens: Annotated[int | None, typer.Option("--tokens", hidden=True)] = None,
@@ -72,29 +83,39 @@ def command(
         "top_p": top_p,
         "min_p": min_p,
         "repetition_penalty": repetition_penalty,
+        "cache_dtype": cache_dtype,
         "target": target,
     }
 
     def answer() -> Continuation:
         if tokens is not None:
             raise ConfigError("rlx generate: --tokens was renamed", hint=f"--max-new-tokens {tokens}")
-        return continue_text(folder, text, max_new_tokens, options, stop or ())
+        if system is not None and not chat:
+            raise ConfigError("rlx generate: --system is for chats", hint="add --chat")
+        messages = chat_messages(text, system) if chat else None
+        return continue_text(folder, text, max_new_tokens, options, stop or (), messages)
 
     CliSession.of(ctx).answer(answer, asdict if as_json else None, layout)
 
 
 def continue_text(
-    folder: Path, text: str, max_new_tokens: int, options: dict[str, Any], stop: Sequence[str] = ()
+    folder: Path,
+    text: str,
+    max_new_tokens: int,
+    options: dict[str, Any],
+    stop: Sequence[str] = (),
+    messages: Sequence[Mapping[str, str]] | None = None,
 ) -> Continuation:
     """Return the continuation of a text by a checkpoint, up to the first of the texts in `stop`.
 
     Args:
         folder: The checkpoint, or a GGUF file.
         options: Further arguments of `generate`.
+        messages: A chat, whose text is continued in place of `text`.
 
     Raises:
-        ConfigError: A text in `stop` is empty.
-        PluginError: The package tokenizers is not installed.
+        ConfigError: A text in `stop` is empty; or the model has no template of chats.
+        PluginError: The package tokenizers, or for chats jinja2, is not installed.
         FileError, FormatError, UnsupportedError: The tokenizer or the model cannot be read.
     """
     if not all(stop):
@@ -105,7 +126,12 @@ def continue_text(
     else:
         tokenizer = load_tokenizer(folder)
         model = from_pretrained(folder)
-    prompt = tokenizer.encode(text).ids
+    if messages is None:
+        prompt = tokenizer.encode(text).ids
+    else:
+        # The template writes the tokens that begin a text.
+        written = model.apply_chat_template(messages, add_generation_prompt=True)
+        prompt = tokenizer.encode(written, add_special_tokens=False).ids
 
     def contains_stop(new: Sequence[int]) -> bool:
         decoded = tokenizer.decode(new)
@@ -116,11 +142,17 @@ def continue_text(
     seconds = time.perf_counter() - start
     decoded = tokenizer.decode(new)
     end = min((decoded.find(each) for each in stop if each in decoded), default=len(decoded))
-    return Continuation(text, decoded[:end], len(new), seconds)
+    return Continuation(text, decoded[:end], len(new), seconds, messages is not None)
+
+
+def chat_messages(text: str, system: str | None = None) -> list[dict[str, str]]:
+    """Return a chat of a user's message, after a system's message if there is one."""
+    begin = [] if system is None else [{"role": "system", "content": system}]
+    return [*begin, {"role": "user", "content": text}]
 
 
 def layout(result: Continuation) -> Iterator[Any]:
     """Yield the text and the time that it took."""
-    yield result.prompt + result.text
+    yield result.text if result.is_answer else result.prompt + result.text
     yield ""
     yield f"{result.tokens} tokens in {result.seconds:.2f} s, including compilation"

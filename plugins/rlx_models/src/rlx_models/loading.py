@@ -12,7 +12,9 @@ from rlx_core.hints.keywords import checked_call
 from rlx_core.pipeline.set_up import working_on
 from rlx_models.architectures import ARCHITECTURES, Architecture
 from rlx_models.architectures.heads import ENCODERS, reject_classifier, with_head
+from rlx_models.architectures.widening import in_f32
 from rlx_models.checkpoints import Config, check_tensors, read_config, read_generation_config, read_tensors
+from rlx_models.checkpoints.packed import OPTION, Packing, packing_of, unpacked
 from rlx_models.model import PretrainedModel
 from rlx_models.readers import NATIVE, ReadRequest, find_reader
 
@@ -39,7 +41,8 @@ def from_pretrained(
     | ViT | `pixel_values` f32[batch, channels, height, width] | f32[batch, 1 + patches, hidden_size], or logits f32[batch, labels] |
     | CLIP | `input_ids`, `pixel_values` | `logits_per_image`, `text_embeds`, `image_embeds` |
 
-    Batch and lengths of texts are symbolic. Weights remain in the memory-mapped files, by their names and with their dtypes.
+    Batch and lengths of texts are symbolic. Weights remain in the memory-mapped files, by their names and with their dtypes; packed
+    weights of 4 bits (GPTQ, AWQ, compressed-tensors) are copied to quantised arrays, and such models compute in f32.
 
     Args:
         folder: The folder. No file outside of it is read, and nothing in it is executed.
@@ -68,15 +71,10 @@ def from_pretrained(
         read = None if reader == NATIVE else find_reader(reader)
         config = read_config(path)
         if read is None:
+            packing = packing_of(config)
             model_type, architecture = native_architecture(config, path, head=head)
-            parameters: Mapping[str, Any] = check_tensors(
-                model_type,
-                read_tensors(path),
-                architecture.shapes,
-                architecture.prefix,
-                architecture.unused,
-                architecture.optional,
-            )
+            parameters: Mapping[str, Any] = read_parameters(model_type, architecture, path, packing)
+            architecture = architecture if packing is None else in_f32(architecture)
         else:
             model_type = str(config.values.get("model_type"))
             request = ReadRequest(folder=path, config=config, head=head, sizes=sizes or {})
@@ -90,7 +88,28 @@ def from_pretrained(
             config=dict(config.values),
             generation_config=read_generation_config(path),
             reader=reader,
+            folder=path,
         )
+
+
+def read_parameters(
+    model_type: str, architecture: Architecture, folder: Path, packing: Packing | None, caller: str = "from_pretrained"
+) -> dict[str, Any]:
+    """Return the tensors of a folder by the names of an architecture; packed weights are quantised arrays.
+
+    Raises:
+        FileError, UnsupportedError, FormatError: See `from_pretrained`.
+    """
+    tensors = read_tensors(folder)
+    return check_tensors(
+        model_type,
+        tensors if packing is None else unpacked(tensors, packing),
+        architecture.shapes,
+        architecture.prefix,
+        architecture.unused,
+        architecture.optional,
+        caller=caller,
+    )
 
 
 def native_architecture(config: Config, folder: Path, *, head: bool) -> tuple[str, Architecture]:
@@ -111,7 +130,8 @@ def native_architecture(config: Config, folder: Path, *, head: bool) -> tuple[st
         architecture = with_head(model_type, config, architecture)
     elif head:
         reject_classifier(config)
-    config.choice("quantization_config", None)
+    if packing_of(Config(config.values)) is None:
+        config.choice(OPTION, None)
     if config.faults:
         raise unsupported_options("from_pretrained", model_type, [*config.faults, Fact("folder", folder)])
     return model_type, architecture

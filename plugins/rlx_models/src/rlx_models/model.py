@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from attrs import field, frozen
@@ -23,6 +24,8 @@ class PretrainedModel(rlx.Model):
         generation_config: The options of `generation_config.json`, empty if there is no such file.
         reader: The name of the reader that made the architecture.
         metadata: The metadata of a GGUF file, among them the tokenizer and the template of chats (`tokenizer.chat_template`).
+        folder: The checkpoint folder, whose tokenizer `rlx.save("model.gguf", model)` writes, and whose template
+            of chats `apply_chat_template` reads.
         programs: Compiled programs of `generate`, with bound parameters, by name and target.
     """
 
@@ -32,6 +35,7 @@ class PretrainedModel(rlx.Model):
     generation_config: dict[str, Any] = field(repr=False)
     reader: str = "rlx"
     metadata: Mapping[str, Any] = field(factory=dict, repr=False)
+    folder: Path | None = field(default=None, repr=False)
     programs: dict[tuple[str, str | None], CompiledFunction[..., Any]] = field(factory=dict, init=False, repr=False)
 
     @property
@@ -59,6 +63,27 @@ class PretrainedModel(rlx.Model):
             raise ConfigError(f"{self.name} has no submodel {name!r}", hint=hint)
         function, inputs = submodels[name]
         return rlx.Model(name=f"{self.name}_{name}", function=function, parameters=self.parameters, inputs=inputs)
+
+    def apply_chat_template(
+        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False, **variables: Any
+    ) -> str:
+        """Return the text of a chat, by the template of the checkpoint or GGUF file; see `rlx_models.chat.ChatTemplate`.
+
+        Raises:
+            ConfigError: The model has no template, or the template refuses the messages.
+            PluginError: The package jinja2 is not installed, or too old.
+            FormatError: The template cannot be rendered.
+        """
+        from rlx_models.chat import template_of_folder, template_of_metadata  # here, because few models are for chats
+
+        template = template_of_metadata(self.metadata)
+        if template is None and self.folder is not None:
+            template = template_of_folder(self.folder)
+        if template is None:
+            raise ConfigError(
+                f"chat: {self.name} has no template of chats", hint="pass the text itself to the tokenizer"
+            )
+        return template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
 
     def part(self, name: str) -> NoReturn:
         """Raise a `ConfigError`: the method is `submodel`."""

@@ -1,6 +1,6 @@
 """Contributions of this package to rlx. Importing this module imports none of the architectures."""
 
-from rlx_core.contributions import CommandSpec, FunctionSpec, ImporterSpec
+from rlx_core.contributions import CommandSpec, ExporterSpec, FunctionSpec, ImporterSpec
 from rlx_core.hooks import hookimpl
 
 
@@ -21,5 +21,18 @@ def rlx_importers() -> list[ImporterSpec]:
 
 
 @hookimpl
+def rlx_exporters() -> list[ExporterSpec]:
+    return [ExporterSpec("models.gguf", "rlx_models.gguf.exporting:export_file", suffixes=[".gguf"])]
+
+
+@hookimpl
 def rlx_commands() -> list[CommandSpec]:
-    return [CommandSpec("generate", "rlx_models.command:command", summary="Continue a text with a checkpoint.")]
+    return [
+        CommandSpec("generate", "rlx_models.command:command", summary="Continue a text with a checkpoint."),
+        CommandSpec(
+            "quantize", "rlx_models.quantize_command:command", summary="Write a model to a GGUF file in fewer bits."
+        ),
+        CommandSpec(
+            "serve", "rlx_models.serving.command:command", summary="Serve a model over HTTP, as OpenAI's protocol."
+        ),
+    ]

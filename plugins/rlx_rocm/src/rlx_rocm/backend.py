@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts
-from rlx_core.pipeline.select.backend import Level
+from rlx_core.pipeline.backend import Level
 from rlx_gpu.backend import GpuBackend
 from rlx_gpu.codegen.cuda import HIP
 from rlx_gpu.codegen.languages import GpuDialect

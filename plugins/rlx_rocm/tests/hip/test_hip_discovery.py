@@ -40,6 +40,7 @@ def test_a_driver_without_a_device_says_so(world: Any, monkeypatch: pytest.Monke
         wanted(world)
 
 
+@pytest.mark.medium
 def test_the_stand_in_has_to_be_asked_for(host: PluginHost, monkeypatch: pytest.MonkeyPatch) -> None:
     one = np.ones(1, np.float32)
     assert rlx.jit(lambda x: x + x, target="rocm", host=host)(one).tolist() == [2.0]

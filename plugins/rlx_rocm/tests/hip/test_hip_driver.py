@@ -21,6 +21,7 @@ def put(host: PluginHost, x: np.ndarray, device: str = "rocm:0") -> Any:
     return rlx.device_put(x, device, host=host)
 
 
+@pytest.mark.medium
 def test_programs_compute_what_the_cpu_does(driven: PluginHost, world: Any) -> None:
     f = on(driven, steps)
     for scale in (1, 3, -2):
@@ -29,6 +30,7 @@ def test_programs_compute_what_the_cpu_does(driven: PluginHost, world: Any) -> N
     assert "__global__" in f.executables[0].emit("hip")
 
 
+@pytest.mark.medium
 def test_every_call_is_launches_because_cupy_captures_no_streams_of_hips(driven: PluginHost, world: Any) -> None:
     f = on(driven, steps)
     for _ in range(3):
@@ -76,6 +78,7 @@ def test_cupys_array_on_another_device_is_refused_by_both_names(driven: PluginHo
         on(driven, lambda x: x + 1)(theirs)
 
 
+@pytest.mark.medium
 def test_work_on_other_streams_is_in_order(driven: PluginHost) -> None:
     import cupy
 
@@ -108,6 +111,7 @@ def test_without_hiprtc_the_error_says_what_to_install(driven: PluginHost, monke
     assert "install ROCm" in str(caught.value)
 
 
+@pytest.mark.medium
 def test_a_second_program_of_the_same_text_compiles_nothing(
     driven: PluginHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,9 +129,11 @@ def test_a_second_program_of_the_same_text_compiles_nothing(
     assert len(asked) == 1
 
 
+@pytest.mark.medium
 def test_a_device_that_is_lost_is_an_error_and_the_process_lives(driven: PluginHost, world: Any) -> None:
     require_a_lost_device_is_an_error(world, on(driven, steps), "rocm:0")
 
 
+@pytest.mark.medium
 def test_events_time_every_step(driven: PluginHost) -> None:
     require_every_step_is_timed(on(driven, steps))

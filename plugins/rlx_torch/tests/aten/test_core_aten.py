@@ -129,6 +129,7 @@ def test_sizes_are_numbers(name: str) -> None:
     assert found == [overload(name)(*args)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "args", "fits"),
     [
@@ -148,6 +149,7 @@ def test_what_is_drawn_is_distributed_as_torch_says(name: str, args: Any, fits: 
     assert (drawn[0] != drawn[2]).any()
 
 
+@pytest.mark.medium
 def test_every_core_op_has_a_case() -> None:
     tried = {*CASES, *SIZES, *RANDOM, *ELSEWHERE}
     assert sorted(set(core_overloads()) & TABLE.keys() - tried) == []

@@ -33,6 +33,7 @@ def test_factors_are_torchs() -> None:
         np.testing.assert_allclose(found, wanted.numpy(), atol=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("name", ["det", "slogdet", "solve"])
 def test_derivatives_under_torch_compile(name: str, turned: bool) -> None:
@@ -54,6 +55,7 @@ def test_derivatives_under_torch_compile(name: str, turned: bool) -> None:
     np.testing.assert_allclose(slope(torch.compile(loss, backend="rlx")), slope(loss), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("of", ["values", "both"])
 def test_eigenvalues_of_any_matrix_and_their_derivatives(of: str) -> None:
     """Sums over all pairs, because torch leaves their order open; of vectors moduli, because it leaves their phases open."""
@@ -71,6 +73,7 @@ def test_eigenvalues_of_any_matrix_and_their_derivatives(of: str) -> None:
     np.testing.assert_allclose(slope(torch.compile(loss, backend="rlx")), slope(loss), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.medium
 def test_what_has_no_factors_here_is_refused_by_name() -> None:
     class Wide(torch.nn.Module):
         def forward(self, a: Any) -> Any:

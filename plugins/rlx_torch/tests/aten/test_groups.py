@@ -29,11 +29,13 @@ def looped(x: Any, w: Any) -> Any:
     return torch.cat([x[:2] @ w[0], x[2:5] @ w[2], x[5:] @ torch.zeros_like(w[0])])
 
 
+@pytest.mark.medium
 def test_each_group_is_multiplied_by_its_matrix_and_rows_of_none_are_zeros() -> None:
     found = rlx.from_torch(Groups(), (X, W, ENDS))(X.numpy(), W.numpy(), ENDS.numpy())
     np.testing.assert_allclose(found, looped(X, W), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.medium
 def test_under_torch_compile_the_derivatives_are_those_of_the_loop() -> None:
     x, w = X.clone().requires_grad_(), W.clone().requires_grad_()
     found = torch.autograd.grad(torch.compile(Groups(), backend="rlx")(x, w, ENDS).square().sum(), (x, w))
@@ -66,11 +68,13 @@ class Counts(torch.nn.Module):
         return torch.histc(x, 4, *self.limits)
 
 
+@pytest.mark.medium
 def test_counts_leave_out_what_is_outside() -> None:
     x = torch.tensor([0.0, 3.0, 3.0, 1.0, 7.0, -1.0, 2.5])
     np.testing.assert_array_equal(rlx.from_torch(Counts(0, 3), (x,))(x.numpy()), Counts(0, 3)(x))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("x", [[0.0, 3.0, 3.0, 1.0, 7.0, -1.0, 2.5], [2.0, 2.0]], ids=["spread", "one value"])
 def test_counts_without_a_range_take_that_of_the_elements(x: list[float]) -> None:
     given = torch.tensor(x)

@@ -9,7 +9,7 @@ from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.device.libraries import imported
-from rlx_core.pipeline.select.backend import Level
+from rlx_core.pipeline.backend import Level
 from rlx_gpu.backend import GpuBackend
 from rlx_gpu.codegen.languages import GpuDialect
 from rlx_gpu.codegen.wgsl import WGSL, WGSL_WIDE

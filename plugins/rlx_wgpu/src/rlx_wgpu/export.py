@@ -24,9 +24,9 @@ from rlx_core.errors import ConfigError, Fact, FormatError
 from rlx_core.ir.dtypes import dtype
 from rlx_core.run.device_memory import aligned
 from rlx_core.run.parts import is_empty
+from rlx_core.runtime.bound import prepared_on_host
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.runtime.executable import Executable
-from rlx_core.runtime.preparing import prepared_on_host
 from rlx_wgpu.backend import WgpuBackend
 
 FORMAT: Final = "rlx-webgpu-1"

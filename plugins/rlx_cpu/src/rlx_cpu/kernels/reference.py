@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.ir.op import Op
-from rlx_core.pipeline.select.kernels import run_reference
+from rlx_core.pipeline.kernels import run_reference
 from rlx_cpu.kernels.table import has_reference, kernels
 
 

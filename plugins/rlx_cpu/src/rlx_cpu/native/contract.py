@@ -39,7 +39,7 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 from rlx_core.run.memory import allocate
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu import native
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ ALIGNMENT = 64
 
 MOST_PARTS = 64
 """Maximum number of parts of a step, and thus of threads of a program: claimed parts are bits of one word."""
+
+
+MAX_COPY_NBYTES: Final = 1 << 17
+"""Bytes of the dense copies through which strided operands are packed: they stay in L2, and the heap keeps none of them."""
 
 
 def aligned(nbytes: int) -> int:
@@ -77,9 +81,14 @@ class OperandView:
         """Number of packs."""
         return prod(self.shape[: self.rounds])
 
+    def has_columns_first(self, array: np.ndarray) -> bool:
+        """Whether it is a matrix, each of whose columns has the elements at one place on the first axis of an operand."""
+        is_matrix = len(self.shape) == 2 and not self.rounds and not self.offset and array.ndim > 0
+        return is_matrix and self.shape[1] == len(array) and self.strides[1] * len(array) == array.nbytes
+
     def of(self, array: np.ndarray) -> np.ndarray:
-        """Return the view of an operand with a dense layout."""
-        start = array.reshape(-1).view(np.uint8)[self.offset :].view(array.dtype)
+        """Return the view of an operand with a dense layout; of one with strides, the view of a dense copy."""
+        start = np.ascontiguousarray(array).reshape(-1).view(np.uint8)[self.offset :].view(array.dtype)
         return as_strided(start, self.shape, self.strides, writeable=False)
 
 
@@ -120,10 +129,27 @@ class Pack:
         if self.view is None:
             native.packs.FORMS[self.form](array, self.sizes, packed)
             return packed
+        if not array.flags.c_contiguous and self.view.has_columns_first(array):
+            self._pack_copies(array, self.view, packed)
+            return packed
         seen, stride = self.view.of(array), aligned(self.nbytes)
         for number, round_ in enumerate(np.ndindex(*self.view.shape[: self.view.rounds])):
             native.packs.FORMS[self.form](seen[round_], self.sizes, packed[number * stride :][: self.nbytes])
         return packed
+
+    def _pack_copies(self, array: np.ndarray, view: OperandView, packed: np.ndarray) -> None:
+        """Pack a strided operand through dense copies of a few panels, instead of a copy of all of it."""
+        by_column, packed_by_column = view.strides[1], self.nbytes // sum(self.sizes)
+        most, column, number = max(1, MAX_COPY_NBYTES // by_column), 0, 0
+        while number < len(self.sizes):
+            widths = [self.sizes[number]]
+            while number + len(widths) < len(self.sizes) and sum(widths) + self.sizes[number + len(widths)] <= most:
+                widths.append(self.sizes[number + len(widths)])
+            part, end = array[column : column + sum(widths)], column + sum(widths)
+            matrix = evolve(view, shape=(view.shape[0], len(part))).of(part)
+            place = packed[column * packed_by_column : end * packed_by_column]
+            native.packs.FORMS[self.form](matrix, tuple(widths), place)
+            column, number = end, number + len(widths)
 
 
 @frozen

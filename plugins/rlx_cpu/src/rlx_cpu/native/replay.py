@@ -20,18 +20,21 @@ from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.scalars.idioms import gelu_slope
 from rlx_core.codegen.scalars.long import LONG
 from rlx_core.codegen.scalars.standard import IDIOMS
+from rlx_core.ir.dtypes import f32, i8, i32
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ops import (
     activation,
     arithmetic,
     attention,
+    conversion,
     cumulative,
     fused,
     fused_matmul_epilogue,
     indexing,
     linalg,
     normalization,
+    piecewise,
     reduction,
     scatter,
     selection,
@@ -101,6 +104,13 @@ def products() -> Iterator[Problem]:
         yield Problem(
             followed, Sample("f32[1024, 64]", "f32[64, 384]", "f32[384]", "f32[1024, 384]", region=region), (1, 2)
         )
+    cast, multiply = conversion.Cast, arithmetic.multiply.op
+    scaled = (RegionStep(cast(f32), (0,)), RegionStep(multiply(), (3, 1)), RegionStep(multiply(), (4, 2)))
+    rounded = (*scaled, RegionStep(piecewise.Round(), (5,)), RegionStep(cast(i8), (6,)))
+    for steps, results in ((scaled, (2,)), (rounded, (4, 2))):
+        region = ElementwiseRegion(shape=(1024, 384), steps=steps, access=(full, (1, 0), row), results=results)
+        sample = Sample("i8[1024, 700]", "i8[700, 384]", "f32[1024, 1]", "f32[384]", region=region, acc_dtype=i32)
+        yield Problem(followed, sample, (1, 3))
 
 
 def attentions() -> Iterator[Problem]:

@@ -18,8 +18,7 @@ from attrs import evolve
 
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op, OpModules
-from rlx_core.pipeline.kernels import Emitting, Kernel, KernelTable, emitter_of
-from rlx_core.pipeline.select.kernels import TraitWords
+from rlx_core.pipeline.kernels import Emitting, Kernel, KernelTable, TraitWords, emitter_of
 from rlx_cpu.native.contract import Emit, EmitSized
 from rlx_cpu.tier import reason_without
 

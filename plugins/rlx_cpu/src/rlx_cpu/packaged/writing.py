@@ -8,11 +8,11 @@ import numpy as np
 from attrs import field
 
 from rlx_core.codegen.places import Layout
-from rlx_core.device.driver import At
 from rlx_core.errors import ConfigError
 from rlx_core.ir.array import usable
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir, Step
+from rlx_core.ir.placed import At
 from rlx_core.pipeline.backend import Keep, PackedCode, Params, expect_packable
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.run.memory import HostMemory
@@ -135,14 +135,7 @@ def _program_form(lir: Lir, compiled: CompiledSteps, params: Params, keep: Keep,
     plan = locations.plan()
     arrays = [usable(params[leaf.name]) for leaf in plan.params]
     writer = PlanWriter(plan, arrays, keep)
-    unread = {  # the packed operand takes its place
-        each.first + pack.operand for each in compiled.steps.values() for pack in each.emitted.packs if pack.replaces
-    }
-    read = {
-        buffer: [(word, offset) for word, offset in pairs if word not in unread]
-        for buffer, pairs in arguments_of(compiled, locations).items()
-    }
-    arguments = {buffer: pairs for buffer, pairs in read.items() if pairs}
+    arguments = arguments_of(compiled, locations)
     memory = HostMemory("cpu")
     packed: list[tuple[int, np.ndarray]] = []
     for each in packs_of(compiled, locations):

@@ -190,6 +190,7 @@ def test_nothing_to_attend_to_is_zero(
     assert all((x == 0).all() for x in direction(isa, op, *operands(op, *sizes), *bias))
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @EITHER_WAY
 def test_slices_of_one_projection_are_read_where_they_lie(isa: Isa, direction: Direction) -> None:
@@ -216,6 +217,7 @@ def broadcasts(batch: int, heads: int, queries: int, keys: int) -> list[tuple[in
     ]
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("shape", [*broadcasts(2, 2, 9, 21), (2, 21)], ids=str)
 @pytest.mark.parametrize("of", [bool, np.float32])
@@ -266,6 +268,7 @@ def test_a_few_queries_read_keys_where_they_lie(isa: Isa, queries: int, features
     forward(isa, op, q, packed[..., : kv_heads * features], packed[..., kv_heads * features :])
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("of", [np.float16, BF16], ids=["f16", "bf16"])
 @pytest.mark.parametrize("queries", [1, 12, 70])
@@ -315,6 +318,7 @@ def test_cotangents_under_a_mask(isa: Isa, empty_row: str, of: Any) -> None:
     backward(isa, op, *operands(op, 2, 5, 20), mask.astype(of))
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("shape", broadcasts(2, 4, 9, 37), ids=str)
 @pytest.mark.parametrize("of", [np.float32, BF16], ids=["f32", "bf16"])
@@ -326,6 +330,7 @@ def test_the_cotangent_of_a_bias_is_summed_where_it_was_broadcast(isa: Isa, shap
     backward(isa, op, *operands(op, 2, 9, 37, of=of), mask, bias)
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("of", [np.float16, BF16], ids=["f16", "bf16"])
 def test_cotangents_of_halves_in_segments_and_in_bits_apart(isa: Isa, of: Any) -> None:

@@ -192,6 +192,7 @@ def decided(w: Any, c: Any) -> Any:
 DEEP = pytest.mark.parametrize("function", [deep, turned, layers, decided], ids=lambda f: f.__name__)
 
 
+@pytest.mark.medium
 @DEEP
 @pytest.mark.parametrize("is_bound", [False, True], ids=["fed", "bound"])
 def test_threads_share_the_steps_of_a_loop_and_change_no_bit(function: Any, is_bound: bool) -> None:

@@ -232,6 +232,7 @@ def kernel(degree: int, lanes: int) -> str:
     return str(module)
 
 
+@pytest.mark.medium
 def test_code_made_in_several_threads_at_once_is_that_made_one_after_the_other() -> None:
     isa = host_isa()
     assert isa is not None

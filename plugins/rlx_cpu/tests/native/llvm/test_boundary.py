@@ -23,6 +23,7 @@ from rlx_cpu.native.llvm.calls import protected, reserved
 SOURCE = Path(rlx_cpu.__file__).parent
 
 
+@pytest.mark.medium
 def test_one_module_imports_llvmlite() -> None:
     importers = set()
     for path in SOURCE.rglob("*.py"):

@@ -15,7 +15,7 @@ import rlx_core as rlx
 from rlx_core.ir.graph import ops_inside
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.config_reading import load_config
-from rlx_core.plugins import stamp
+from rlx_core.plugins import digest
 from rlx_core.runtime import cache as caches
 from rlx_core.system.disk import DiskCache
 from rlx_cpu.native.llvm import jit, objects
@@ -174,7 +174,7 @@ def test_every_instruction_set_has_code_of_its_own(tmp_path: Path, afresh: Calla
 
 def test_an_op_of_no_package_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     given = functions()
-    monkeypatch.setattr(stamp, "package_stamp", lambda package: None)
+    monkeypatch.setattr(digest, "package_stamp", lambda package: None)
 
     assert objects.key_of(given, available()[0]) is None
 

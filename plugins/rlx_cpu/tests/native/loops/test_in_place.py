@@ -38,8 +38,8 @@ from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of
 from rlx_core.ops.samples import draw
 from rlx_core.ops.scatter import Scatter
+from rlx_core.pipeline import kernels as table
 from rlx_core.pipeline.kernels import emitter_of
-from rlx_core.pipeline.select import kernels as table
 from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.loops.walk import Shape
@@ -155,6 +155,7 @@ def test_a_generated_loop_reads_everything_before_it_is_overwritten(first: int) 
     assert not wrong, "\n".join(wrong[:20])
 
 
+@pytest.mark.medium
 def test_the_generated_loops_are_of_every_kind() -> None:
     """What the printer does in ways of its own is among them, and so is every number of results."""
     found: Counter[str] = Counter()

@@ -115,6 +115,7 @@ PADDED: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", PADDED)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_is_padded_is_written_where_it_belongs(name: str, threads: int) -> None:

@@ -34,6 +34,7 @@ def test_few_different_numbers_and_nan(name: str, side: str, isa: Isa) -> None:
     agrees(emit_search, SearchSorted(side, i32), [row, rng.choice(numbers, (3, 55))], isa)  # type: ignore[arg-type]
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 def test_rows_of_any_length(isa: Isa) -> None:
     rng = np.random.default_rng(2)

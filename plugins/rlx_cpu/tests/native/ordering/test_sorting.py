@@ -61,6 +61,7 @@ def test_rows_of_any_kind_and_length(n: int, name: str, isa: Isa) -> None:
     agrees(emit_sort, ArgSort(descending=True, index_dtype=i32), [x], isa)
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("name", ["f32", "f64", "bf16", "i64", "u8"])
 @pytest.mark.parametrize("n", [SHORT, MIDDLE])

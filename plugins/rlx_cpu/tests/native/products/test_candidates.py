@@ -147,6 +147,7 @@ def made_with(candidate: Candidate, operands: list[np.ndarray], isa: Isa, bound:
         return kernel(matmul, MatMul(), operands, isa, bound=bound)
 
 
+@pytest.mark.medium
 @products_of("f32", "f64", "f16", "bf16")
 @pytest.mark.parametrize("bound", [(), (1,)], ids=["", "bound"])
 @pytest.mark.parametrize(("m", "k", "n"), [(160, 1300, 97), (77, 96, 1030)])

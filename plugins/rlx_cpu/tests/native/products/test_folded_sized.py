@@ -92,6 +92,7 @@ QUICK = ("windows", "bias, residual and activation", "weights")
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_number_of_images_compiles_nothing_and_gives_the_bits_of_code_for_it(
     name: str, compiled: list[int]

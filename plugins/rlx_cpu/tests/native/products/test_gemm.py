@@ -56,6 +56,7 @@ def test_odd_sizes_agree_with_float64(isa: Isa, of: str) -> None:
         check(made, a, b, exact=exact, single=a @ b)
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize(
     ("m", "n", "k"),
@@ -99,6 +100,7 @@ def test_batch_axes_over_one_matrix_become_rows() -> None:
     assert merged.emitted.notes == flat.emitted.notes
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("view", VIEWS)
 def test_strided_operands_are_read_where_they_lie(isa: Isa, view: str) -> None:
@@ -125,6 +127,7 @@ def test_strided_results_are_written_where_they_lie(isa: Isa, strides: tuple[int
     check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=a @ b)
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("of", ["f32", "f64"])
 @pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu", "tanh", "sigmoid", "gelu_approx"])

@@ -68,6 +68,7 @@ def test_batches_of_halves_broadcast(isa: Isa, of: str, a_shape: tuple[int, ...]
         check_halves(made, a, b, exact=exact, single=a.astype(np.float32) @ b.astype(np.float32))
 
 
+@pytest.mark.medium
 @HALVES
 @pytest.mark.parametrize("activation", [None, "relu", "gelu"])
 def test_what_follows_a_product_of_halves_sees_its_f32_sums(isa: Isa, of: str, activation: str | None) -> None:

@@ -12,12 +12,14 @@ from harness import EVERY_WIDTH, WIDTHS, kernel
 from products import check, random
 
 import rlx_core as rlx
-from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.dtypes import dtype, f32
 from rlx_core.ir.graph import Constant
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.machine import assumed, assuming
 from rlx_cpu.native.products.gemm_prologue import matmul_prologue
+from rlx_cpu.native.products.gemm_sized import ENOUGH_ROWS, FEW_ROWS
+from rlx_cpu.native.products.gemm_tiles import tile_for
 from rlx_cpu.native.sharing import SHARING
 
 SHIFTS = np.array([0, 4], np.uint8)
@@ -119,6 +121,7 @@ def test_a_product_reads_narrow_weights(isa: Isa, name: str, size: tuple[int, in
     check(made, x, *operands, exact=x.astype("f8") @ w.astype("f8"), single=x @ w)
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @pytest.mark.parametrize("name", NAMES)
 def test_panels_are_computed_in_blocks_of_any_depth(isa: Isa, name: str) -> None:
@@ -148,6 +151,7 @@ def test_all_shared(isa: Isa) -> None:
     check(made, x, *operands, exact=x.astype("f8") @ w.astype("f8"), single=x @ w)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("m", [1, 40])
 def test_no_wide_copy_of_a_weight_is_in_memory(name: str, m: int) -> None:
@@ -186,6 +190,7 @@ def test_the_option_expands_weights_and_the_report_lists_them(name: str) -> None
     assert "expanded" not in str(packed.report)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("has_region", [False, True], ids=["alone", "with a region"])
 @pytest.mark.parametrize("name", NAMES)
 def test_one_code_serves_any_number_of_rows(name: str, has_region: bool) -> None:
@@ -202,3 +207,20 @@ def test_one_code_serves_any_number_of_rows(name: str, has_region: bool) -> None
         x = random(np.random.default_rng(m), (m, k), "f4")
         np.testing.assert_array_equal(np.asarray(for_all(x)), np.asarray(of_size(x, wide)))
     assert "1 of 1 steps for all sizes" in str(for_all.report)
+
+
+def test_panels_for_any_number_of_rows_keep_three_sums_of_one_row_in_flight() -> None:
+    """A decoding step multiplies one row; the tiles of many rows have two vectors on AVX2."""
+    isa, k, n = available()[0], 64, 960
+    weight, arrays = arrays_of("i8", k, n)
+    for_all = rlx.compile(lambda p, x: x @ weight(*p), arrays, rlx.spec(f"f32[rows, {k}]"), target="cpu")
+    for_all(np.ones((1, k), "f4"))
+    (pack,) = (
+        pack
+        for step in for_all.executable._shared.bound([np.ones((1, k), "f4")]).program.compiled.native.steps.values()
+        for pack in step.emitted.packs
+    )
+    lanes = isa.lanes(f32)
+    vectors = [width // lanes for width in pack.sizes]
+    assert max(vectors) == tile_for(FEW_ROWS, n, lanes, isa.registers).vectors >= 3
+    assert tile_for(FEW_ROWS, n, lanes, isa.registers).vectors > tile_for(ENOUGH_ROWS, n, lanes, isa.registers).vectors

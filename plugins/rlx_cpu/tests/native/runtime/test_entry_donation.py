@@ -148,6 +148,7 @@ def test_donating_leaves_no_reference_behind() -> None:
     assert all(abs(a - b) < 10 for a, b in zip(after, before, strict=True)), (before, after)
 
 
+@pytest.mark.medium
 def test_elements_that_are_replaced_during_a_call_live_until_its_end() -> None:
     """Other threads give an argument new elements while a program that released the interpreter's lock reads the old ones."""
     size = 200
@@ -166,6 +167,7 @@ def test_elements_that_are_replaced_during_a_call_live_until_its_end() -> None:
     assert all(side_by_side(read, read, partial(replace, 1), partial(replace, 2)))
 
 
+@pytest.mark.medium
 def test_of_many_threads_one_has_an_array_by_entries_of_two_programs() -> None:
     functions = [opened(jitted(f, donate="p"), G, G) for f in (step, lambda p, g: p + g)]
     for _ in range(50):

@@ -14,8 +14,8 @@ from entries import entry_of, jitted, long_program, mode_of, opened, program
 import rlx_core as rlx
 from rlx_cpu.native.machine import MACHINE
 from rlx_cpu.native.runtime import pool
+from rlx_cpu.native.runtime.code import LINE, WORKERS
 from rlx_cpu.native.runtime.entry_words import Mode
-from rlx_cpu.native.runtime.words import LINE, WORKERS
 from rlx_cpu.native.work import takes_longer
 
 pytestmark = pytest.mark.usefixtures("without_poison")
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("without_poison")
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.medium
 def test_small_programs_run_alone_and_large_ones_with_all_threads() -> None:
     config = {"options": {"cpu.threads": 2}}
     modes = []
@@ -50,6 +51,7 @@ def runs_begun(threads: int, spin: int) -> int:
     return int(pool.control_for(threads, spin)[0])
 
 
+@pytest.mark.medium
 def test_who_is_awake_helps_with_a_program_in_between() -> None:
     x = RNG.standard_normal(16384).astype("f4")
     fast = jitted(middling, config={"options": {"cpu.threads": 2, "cpu.spin": SPIN}})
@@ -113,6 +115,7 @@ def test_programs_of_all_lengths_share_one_pool_from_many_threads() -> None:
     assert all(side_by_side(*both * 3))
 
 
+@pytest.mark.medium
 def test_no_more_steps_are_looked_at_than_it_takes_to_know() -> None:
     fast = jitted(lambda x: rlx.tanh(x @ x) @ x)
     fast(np.ones((512, 512), "f4"))

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("without_poison")
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("size", [8, 96])
 def test_eight_threads_on_one_function_while_others_compile(size: int) -> None:
     """A tiny program holds the interpreter's lock, a longer one gives it up; a frame serves one caller, others wait for none."""
@@ -37,6 +38,7 @@ def test_eight_threads_on_one_function_while_others_compile(size: int) -> None:
     assert all(side_by_side(*callers, *compilers))
 
 
+@pytest.mark.medium
 def test_weights_bound_while_others_run_are_seen_whole() -> None:
     """Every result is of one state of the weights, and a thread that bound one sees it or a later one."""
     fast = rlx.compile(
@@ -60,6 +62,7 @@ def test_weights_bound_while_others_run_are_seen_whole() -> None:
     assert all(side_by_side(bind_all, read, read, read))
 
 
+@pytest.mark.medium
 @forks
 @pytest.mark.parametrize("size", [8, 256])
 def test_a_forked_child_calls_on(size: int) -> None:

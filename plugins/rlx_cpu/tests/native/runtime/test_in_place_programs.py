@@ -138,6 +138,7 @@ def donations(graph: Graph) -> Iterator[dict[str, int | None]]:
             yield dict.fromkeys(chosen)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("function", "specs"), PROGRAMS.items(), ids=lambda x: getattr(x, "__name__", ""))
 def test_a_program_in_place_gives_the_bits_of_the_one_apart(
     function: Callable[..., Any], specs: tuple[str, ...]

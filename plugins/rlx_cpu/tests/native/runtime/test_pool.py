@@ -15,8 +15,8 @@ from rlx_cpu.native.llvm.jit import JitCode, compile_module
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.llvm.simd import index, pointer_at
 from rlx_cpu.native.runtime import pool
+from rlx_cpu.native.runtime.code import RECORD_WORDS
 from rlx_cpu.native.runtime.pool import ThreadPool
-from rlx_cpu.native.runtime.words import RECORD_WORDS
 
 
 @cache

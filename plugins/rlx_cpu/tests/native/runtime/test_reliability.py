@@ -69,6 +69,7 @@ def compiled(program: str, **options: Any) -> Callable[[], tuple[bytes, ...]]:
     return call
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_thousand_runs_give_the_same_bits(program: str) -> None:
     """The last half of them beside a thread that keeps both CPUs and the interpreter busy."""
@@ -91,6 +92,7 @@ def test_a_thousand_runs_give_the_same_bits(program: str) -> None:
             busy.join()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_no_bit_depends_on_the_number_of_threads(program: str) -> None:
     with everything_is_shared():
@@ -130,6 +132,7 @@ def test_eight_threads_call_one_executable_while_others_compile() -> None:
 # ------------------------------------------------------------------------------------------------ forks
 
 
+@pytest.mark.medium
 @forks
 def test_a_child_runs_and_compiles_and_its_parent_goes_on() -> None:
     with everything_is_shared():
@@ -151,6 +154,7 @@ def _in_child(queue: Any, call: Callable[[], tuple[bytes, ...]]) -> None:
     queue.put(call())
 
 
+@pytest.mark.medium
 @forks
 def test_children_of_multiprocessing_run_and_exit() -> None:
     with everything_is_shared():

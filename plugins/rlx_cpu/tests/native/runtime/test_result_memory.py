@@ -68,6 +68,7 @@ def test_what_is_kept_is_bounded() -> None:
         assert 0 < held_nbytes() <= MAX_CACHED_NBYTES
 
 
+@pytest.mark.medium
 def test_bytes_stay_when_an_array_is_resized() -> None:
     shortest = MIN_ALLOCATOR_NBYTES
     for before, after in [(shortest, 3 * shortest), (LARGE, shortest), (shortest, LARGE), (LARGE, 2 * LARGE)]:
@@ -88,6 +89,7 @@ def test_zeros_are_zero_in_a_block_that_was_used() -> None:
             assert not np.zeros(nbytes, np.uint8).any()
 
 
+@pytest.mark.medium
 def test_a_program_of_large_results_gives_the_same_again_and_again() -> None:
     x = np.random.default_rng(0).random(LARGE // 4 + 5, np.float32)
     fast = opened(jitted(lambda x: (x * 2.0, rlx.flip(x))), x)
@@ -102,6 +104,7 @@ def test_a_program_of_large_results_gives_the_same_again_and_again() -> None:
         np.testing.assert_array_equal(back, x[::-1])
 
 
+@pytest.mark.medium
 def test_threads_may_drop_and_make_results_at_once() -> None:
     def work(seed: int) -> bool:
         rng = np.random.default_rng(seed)

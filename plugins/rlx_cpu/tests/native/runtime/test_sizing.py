@@ -219,6 +219,7 @@ QUICK = (
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_size_compiles_nothing_and_agrees_with_code_for_it(name: str, compiled: list[int]) -> None:
     check(CASES[name], FEW, compiled)

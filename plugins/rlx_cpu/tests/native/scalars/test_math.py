@@ -109,6 +109,7 @@ def test_a_function_of_f64_is_within_two_ulp(name: str, isa: str) -> None:
         within(name, x, compiled(FUNCTIONS[name][0], "f64", isa)(x), LONG[name](x.astype(np.longdouble)), 2.0)
 
 
+@pytest.mark.medium
 @needs_long_doubles
 def test_the_f64_error_functions_are_within_two_ulp() -> None:
     rng = np.random.default_rng(5)
@@ -174,6 +175,7 @@ def gelu_slope_formula(x: object) -> object:
     return bell * x + activation.erfc(x * -math.sqrt(0.5)) * 0.5
 
 
+@pytest.mark.medium
 def test_the_slope_of_gelu_as_one_function_is_as_good_as_its_formula() -> None:
     x = np.concatenate([[0.0, -0.0, 20.0, -20.0, 1e25, -1e25], np.linspace(-14, 14, 1_000_001)]).astype("f4")
     slope = rlx.grad(lambda x: rlx.sum(activation.gelu(x)))

@@ -58,6 +58,7 @@ def test_extremes_keep_nan_and_start_at_the_ends_of_the_dtype() -> None:
         agrees(emit_running, op(0, exclusive=True), [np.array([[3], [200]], "u1")])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["f4", "f8"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_log_sum_exp_is_close_to_float64(axis: int, name: str) -> None:

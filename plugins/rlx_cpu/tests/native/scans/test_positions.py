@@ -27,6 +27,7 @@ def test_every_sample_is_found_where_numpy_finds_it(program: OpProgram, isa: Isa
     agrees(emit_position, found, [x], isa)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", [d.name for d in DTYPES])
 @pytest.mark.parametrize("op", [ArgMax, ArgMin])
 def test_the_first_of_equals_is_found_in_rows_of_any_length(op: Any, name: str) -> None:

@@ -49,6 +49,7 @@ def positive(n: int, dtype: str) -> np.ndarray:
     return (m @ m.T / n + np.eye(n)).astype(dtype)
 
 
+@pytest.mark.medium
 @EVERY_WIDTH
 @DTYPES
 @pytest.mark.parametrize("is_lower", [True, False])
@@ -95,6 +96,7 @@ def test_cholesky_factors_are_lapacks(dtype: str, isa: Isa) -> None:
         np.testing.assert_allclose(lower, np.linalg.cholesky(a.astype("f8")), rtol=0, atol=8 * n * np.finfo(dtype).eps)
 
 
+@pytest.mark.medium
 def test_a_matrix_that_is_not_finite_has_no_factor() -> None:
     def build(matrix: Elimination, pointers: list[Any]) -> None:
         is_finite = matrix.read_symmetric(pointers[0])
@@ -109,6 +111,7 @@ def test_a_matrix_that_is_not_finite_has_no_factor() -> None:
             assert np.isnan(lower).all()
 
 
+@pytest.mark.medium
 @DTYPES
 def test_numerical_ranks_are_numpys(dtype: str) -> None:
     def build(matrix: Elimination, pointers: list[Any]) -> None:

@@ -10,7 +10,7 @@ from rlx_core.emit.emitters import Emitted
 from rlx_core.emit.table import DeviceTable
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import Attention, AttentionBackward
-from rlx_core.pipeline.select.kernels import Condition
+from rlx_core.pipeline.kernels import Condition
 from rlx_gpu.codegen.attention.backward import print_attention_backward
 from rlx_gpu.codegen.attention.forward import print_attention, refusal
 from rlx_gpu.codegen.units.head_tiles import unit_refusal

@@ -8,7 +8,7 @@ from rlx_core.emit.emitters import Emitted
 from rlx_core.emit.table import DeviceTable
 from rlx_core.ir.graph import Node
 from rlx_core.ops.solve import BatchedDenseSolve, DenseSolve
-from rlx_core.pipeline.select.kernels import Condition
+from rlx_core.pipeline.kernels import Condition
 from rlx_gpu.codegen.linear_systems import print_systems, refusal
 from rlx_gpu.language import GpuLanguage
 

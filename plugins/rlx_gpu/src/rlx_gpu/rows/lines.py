@@ -13,7 +13,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.counting import ArgMax, ArgMin
 from rlx_core.ops.sorting import ArgSort, SearchSorted, Sort, TopK
-from rlx_core.pipeline.select.kernels import Condition
+from rlx_core.pipeline.kernels import Condition
 from rlx_gpu.codegen.lines import extremes, scans, searching, sorting
 from rlx_gpu.language import GpuLanguage
 

@@ -23,7 +23,7 @@ from rlx_core.ops.conversion import Cast
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.linalg import MatMul
-from rlx_core.pipeline.select.kernels import Condition
+from rlx_core.pipeline.kernels import Condition
 from rlx_gpu.codegen.indexing import index_refusal
 from rlx_gpu.codegen.tiles import Factor, TiledProduct
 from rlx_gpu.codegen.units.warpgroup_products import refusal_of_sizes, warpgroup_refusal

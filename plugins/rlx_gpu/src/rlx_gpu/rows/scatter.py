@@ -13,7 +13,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
-from rlx_core.pipeline.select.kernels import Condition
+from rlx_core.pipeline.kernels import Condition
 from rlx_gpu.codegen.scatter import OwnedScatter, print_scatter, refusal
 from rlx_gpu.codegen.tiles import Factor
 from rlx_gpu.language import GpuLanguage

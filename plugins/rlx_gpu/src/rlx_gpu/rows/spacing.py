@@ -22,7 +22,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import Creation, Linspace, iota
 from rlx_core.ops.selection import where
-from rlx_core.pipeline.select.kernels import Condition
+from rlx_core.pipeline.kernels import Condition
 
 _DIGITS = 12
 """Half of the bits of an f32: the product of two such numbers is exact."""

@@ -20,8 +20,9 @@ class Decoding:
 
     Attributes:
         step: `step(parameters, input_ids, left_padding, cache, cache_position)`, with an encoder also `encoded`: from tokens
-            i64[batch, length], whose indices in the cache begin at `cache_position` i64[], to the logits f32[batch, vocab_size]
-            of the last token and the updated cache. The first `left_padding` i64[batch] tokens of the cache are masked.
+            i64[batch, length], whose indices in the cache begin at `cache_position`, to the logits f32[batch, vocab_size] of the
+            last token and the updated cache. The position is i64[], and for decoders also i64[batch]. The first `left_padding`
+            i64[batch] tokens of the cache are masked.
         cache: The cache's entries, zeros before the first token: keys and values of a layer, or its recurrent state.
         max_positions: The maximum length of a text, or `None`.
         encode: With an encoder: `encode(parameters, *inputs)` returns the argument `encoded` of `step`.

@@ -11,6 +11,7 @@ import numpy as np
 from rlx_core.errors import Fact, FileError, FormatError
 from rlx_core.files.safetensors import load_safetensors
 from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.quantization import QuantizedArray
 from rlx_models.checkpoints.folder import read_json
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -22,9 +23,6 @@ class CheckpointTensor(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> Any: ...
 
 
 T = TypeVar("T", bound=CheckpointTensor)
@@ -41,12 +39,13 @@ MAX_FACTS: Final = 12
 """Maximum number of tensors that an error lists."""
 
 
-def read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """Return the tensors of all files by name, as views of the mapped files.
+def read_tensors(folder: Path) -> dict[str, Any]:
+    """Return the tensors of all files by name, as views of the mapped files; matrices of F8 are quantised arrays.
 
     Raises:
         FileError: A file is missing.
         FormatError: A file is damaged, has a path outside of the folder, or lacks a tensor of the index.
+        UnsupportedError: A tensor has a type that is unknown here.
     """
     if not (folder / INDEX).exists():
         return _load_file(folder, SINGLE_FILE)
@@ -65,9 +64,9 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
     return {name: files[file][name] for name, file in weight_map.items()}
 
 
-def _load_file(folder: Path, name: str) -> dict[str, np.ndarray]:
+def _load_file(folder: Path, name: str) -> dict[str, Any]:
     try:
-        return load_safetensors(folder / name)
+        arrays = load_safetensors(folder / name)
     except OSError as error:
         pickles = sorted(file.name for file in folder.glob("*.bin"))
         raise FileError(
@@ -76,6 +75,16 @@ def _load_file(folder: Path, name: str) -> dict[str, np.ndarray]:
             *([Fact("not read", ", ".join(pickles[:5]))] if pickles else []),
             hint=PICKLE_HINT if pickles else None,
         ) from None
+    # Layers read quantised matrices; other parameters are arrays.
+    return {
+        name: np.asarray(each.dequantize()) if isinstance(each, QuantizedArray) and len(each.shape) != 2 else each
+        for name, each in arrays.items()
+    }
+
+
+def element_type(tensor: Any) -> Any:
+    """Return the dtype of the values of a tensor."""
+    return dtype_of("f32") if isinstance(tensor, QuantizedArray) else dtype_of(tensor.dtype)
 
 
 def check_tensors(
@@ -116,9 +125,9 @@ def check_tensors(
             if by_name[name].shape != shape
         ),
         *(
-            Fact(name, f"is of {by_name[name].dtype}, and must be of floats")
+            Fact(name, f"is of {element_type(by_name[name])}, and must be of floats")
             for name in present
-            if not dtype_of(by_name[name].dtype).is_float
+            if not element_type(by_name[name]).is_float
         ),
         *(Fact(name, "is unknown") for name in unknown),
     ]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from attrs import evolve
 
-import rlx_core as rlx
 from rlx_core.errors import Fact, FormatError, UnsupportedError
 from rlx_core.plugins.host import PluginHost
 from rlx_core.quantization import QuantizedArray
 from rlx_models.architectures import Architecture
+from rlx_models.architectures.widening import in_f32
 from rlx_models.checkpoints import Config, check_tensors
 from rlx_models.gguf.names import ARCHITECTURES, OPTIONS, ROPE_DIVISORS, ROPE_OPTIONS, GgufArchitecture
 from rlx_models.gguf.reading import GgufFile, GgufTensor, read
@@ -55,7 +53,7 @@ def import_file(path: Path, host: PluginHost) -> PretrainedModel:
     if config.faults:
         raise unsupported_options("load", model_type, [*config.faults, Fact("file", path)])
     parameters = _parameters(file, names, config, architecture, path)
-    architecture = _in_f32(architecture)
+    architecture = in_f32(architecture)
     return PretrainedModel(
         name=model_type,
         function=architecture.function,
@@ -66,32 +64,6 @@ def import_file(path: Path, host: PluginHost) -> PretrainedModel:
         generation_config={},
         metadata=file.metadata,
     )
-
-
-def _in_f32(architecture: Architecture) -> Architecture:
-    """Return an architecture whose programs compute in f32 with weights of f16 and bf16, as those of files are meant.
-
-    The cast of a weight belongs to the product or lookup that reads it.
-    """
-    decoding = architecture.decoding
-    assert decoding is not None, "all architectures of files are decoders"
-    return evolve(
-        architecture,
-        function=_widening(architecture.function),
-        decoding=evolve(decoding, step=_widening(decoding.step)),
-    )
-
-
-def _widening(function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
-    def run(parameters: Mapping[str, Any], *inputs: Any) -> Any:
-        wide = {
-            name: each if isinstance(each, QuantizedArray) else rlx.astype(each, "f32")
-            for name, each in parameters.items()
-        }
-        return function(wide, *inputs)
-
-    return run
 
 
 def config_values(file: GgufFile, label: str) -> dict[str, Any]:
@@ -124,7 +96,7 @@ def config_values(file: GgufFile, label: str) -> dict[str, Any]:
         model_type = "mistral"
     if model_type == "gemma2":
         values["sliding_window"] = values["sliding_window"] or 4096
-        values["query_pre_attn_scalar"] = _gemma2_scalar(values)
+        values["query_pre_attn_scalar"] = gemma2_scalar(values)
     return {**values, "model_type": model_type}
 
 
@@ -150,7 +122,7 @@ def _tokens(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _gemma2_scalar(values: Mapping[str, Any]) -> Any:
+def gemma2_scalar(values: Mapping[str, Any]) -> Any:
     heads, hidden_size = values.get("num_attention_heads"), values.get("hidden_size")
     if values.get("num_hidden_layers") == GEMMA2_27B_LAYERS and isinstance(heads, int) and isinstance(hidden_size, int):
         return hidden_size // max(heads, 1)
@@ -222,5 +194,12 @@ def _unpaired(array: Any, heads: int) -> Any:
     order = np.arange(rows).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
     if isinstance(array, QuantizedArray):
         # Blocks lie along the last axis, so that rows of all fields are in any order.
-        return QuantizedArray({name: each[order] for name, each in array.fields.items()}, array.scheme)
-    return array[order]
+        fields = {name: _fixed(each[order]) for name, each in array.fields.items()}
+        return QuantizedArray(fields, array.scheme)
+    return _fixed(array[order])
+
+
+def _fixed(array: np.ndarray) -> np.ndarray:
+    """Return a new array after making it read-only, so that programs share its packed copies."""
+    array.flags.writeable = False
+    return array

@@ -39,6 +39,7 @@ ROPE_OPTIONS: Final[Mapping[str, str]] = {
 """Options of `rope_parameters`."""
 
 TENSORS: Final[Mapping[str, str]] = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
+FILE_TENSORS: Final = {known: name for name, known in TENSORS.items()}
 LAYER_TENSORS: Final[Mapping[str, str]] = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -88,6 +89,16 @@ class GgufArchitecture:
         known = self.layer_tensors.get(part, LAYER_TENSORS.get(part))
         return None if known is None else f"layers.{layer}.{known}.{suffix}"
 
+    def file_name(self, name: str) -> str | None:
+        """Return the name in files for a name in checkpoints; the inverse of `tensor_name`."""
+        part, _, suffix = name.rpartition(".")
+        if part in FILE_TENSORS:
+            return f"{FILE_TENSORS[part]}.{suffix}" if suffix == "weight" else None
+        _, layer, part = (*part.split(".", 2), "", "")[:3]
+        names = {known: short for short, known in {**LAYER_TENSORS, **self.layer_tensors}.items()}
+        result = f"blk.{layer}.{names.get(part)}.{suffix}"
+        return result if self.tensor_name(result) == name else None
+
 
 GEMMA2_NORMS: Final = {
     "post_attention_norm": "post_attention_layernorm",
@@ -105,3 +116,5 @@ ARCHITECTURES: Final[Mapping[str, GgufArchitecture]] = {
     ),
 }
 """The architectures that `rlx.load` reads, by `general.architecture`."""
+LABELS: Final = {**{row.model_type: label for label, row in ARCHITECTURES.items()}, "mistral": "llama"}
+"""`general.architecture` by model type."""

@@ -6,7 +6,7 @@
     tensors   name, number of axes, sizes (the innermost axis first), type, offset relative to the data
     data      from the next multiple of the alignment
 
-Everything that the header states is verified against the file when it is opened; data are copied and decoded on request.
+Everything that the header states is verified against the file when it is opened. Data are views of the file, decoded on request.
 
 Source:
     The format's description, docs/gguf.md of github.com/ggml-org/ggml, versions 1 to 3.
@@ -28,6 +28,7 @@ from attrs import field
 from rlx_core.errors import Fact, FileError, FormatError, RlxError, UnsupportedError
 from rlx_core.files.load_save import path_of, reading
 from rlx_core.files.reading import mapped
+from rlx_core.files.tensors import FileTensor
 from rlx_core.ir import dtypes
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.schemes import Scheme
@@ -51,8 +52,8 @@ SPLIT_NAME: Final = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{
 
 
 @frozen(eq=False)
-class GgufTensor:
-    """A tensor of a file.
+class GgufTensor(FileTensor):
+    """A tensor of a file; see `FileTensor`.
 
     Attributes:
         name: Its name.
@@ -88,7 +89,7 @@ class GgufTensor:
         return array
 
     def quantized(self) -> QuantizedArray:
-        """Return the fields of its blocks, as copies, with its scheme.
+        """Return the fields of its blocks with its scheme: views of the file, or copies of numbers that are not aligned.
 
         Raises:
             UnsupportedError: The type is unknown, or is no scheme.

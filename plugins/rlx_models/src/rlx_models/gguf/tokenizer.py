@@ -123,7 +123,11 @@ def _pieces(library: Any, metadata: Mapping[str, Any], tokens: list[str], types:
     vocabulary = {token: index for index, token in enumerate(tokens)}
     unknown = next((token for token, number in zip(tokens, types, strict=True) if number == UNKNOWN), None)
     model = library.models.BPE(
-        vocab=vocabulary, merges=_merges(vocabulary, scores), unk_token=unknown, fuse_unk=True, byte_fallback=True
+        vocab=vocabulary,
+        merges=merges_by_score(vocabulary, scores),
+        unk_token=unknown,
+        fuse_unk=True,
+        byte_fallback=True,
     )
     tokenizer = library.Tokenizer(model)
     has_prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
@@ -137,7 +141,7 @@ def _pieces(library: Any, metadata: Mapping[str, Any], tokens: list[str], types:
     return tokenizer
 
 
-def _merges(vocabulary: Mapping[str, int], scores: np.ndarray) -> list[tuple[str, str]]:
+def merges_by_score(vocabulary: Mapping[str, int], scores: np.ndarray) -> list[tuple[str, str]]:
     """Return the pairs whose concatenation is a piece, in descending order of its score."""
     pairs = []
     for token, index in vocabulary.items():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
+from attrs import field
 
 from rlx_core.errors import ConfigError, DtypeError, Fact, RlxError, ShapeError, TraceError
 from rlx_core.files.load_save import path_of, writing
@@ -14,12 +15,33 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import dtype
 from rlx_core.quantization import QuantizedArray
 from rlx_core.system.private import Chunk, replace_file
+from rlx_core.system.records import frozen
 from rlx_models.gguf.metadata import U32, U64, short, written_metadata, written_text
 from rlx_models.gguf.types import DEFAULT_ALIGNMENT, DTYPES, LAYOUT_KEYS, MAGIC, MAX_AXES
 
 VERSION: Final = 3
 TYPE_IDS: Final = {plain: type_id for type_id, plain in DTYPES.items()}
 MAX_ALIGNMENT: Final = 1 << 20
+
+
+@frozen(eq=False)
+class DeferredTensor:
+    """A tensor whose bytes are computed when they are written, so that a file of many needs the memory of one.
+
+    Attributes:
+        type_id: The number of its type in the file.
+        shape: Its shape, the outermost axis first.
+        nbytes: Its bytes in the file.
+        chunks: Returns the bytes in order, u8 each.
+    """
+
+    type_id: int
+    shape: tuple[int, ...]
+    nbytes: int
+    chunks: Callable[[], Iterator[np.ndarray]] = field(repr=False)
+
+
+Writable = np.ndarray | QuantizedArray | DeferredTensor
 
 
 def write(
@@ -34,7 +56,7 @@ def write(
     Args:
         path: The file.
         tensors: Arrays of f32, f16, bf16, f64, i8, i16, i32 or i64, and quantised arrays whose schemes are types of the format,
-            by name; of one to four axes, or none for a number.
+            by name; of one to four axes, or none for a number. Tensors can be deferred (`DeferredTensor`).
         metadata: Texts, numbers, lists of texts or numbers, and NumPy arrays of one axis. Integers of Python are u32 where they
             fit, and in lists i32; floats are f32 if that has the value. NumPy's numbers have their own types. `general.alignment`
             and the keys of several files are left out: they describe the file that the metadata came from.
@@ -62,7 +84,7 @@ def write(
         replace_file(target, _chunks(header, ready, alignment))
 
 
-def _ready(name: Any, tensor: Any) -> np.ndarray | QuantizedArray:
+def _ready(name: Any, tensor: Any) -> Writable:
     """Return a tensor whose type and shape the format has.
 
     Raises:
@@ -70,13 +92,15 @@ def _ready(name: Any, tensor: Any) -> np.ndarray | QuantizedArray:
     """
     if not isinstance(name, str):
         raise ConfigError(f"gguf: a tensor must be named by a text, not {name!r:.80}")
-    if isinstance(tensor, QuantizedArray):
+    if isinstance(tensor, DeferredTensor):
+        result: Writable = tensor
+    elif isinstance(tensor, QuantizedArray):
         if tensor.scheme.ggml_id is None or any(each.is_shared for each in tensor.scheme.fields):
             raise DtypeError(
                 f"gguf: {short(name)} is in the scheme {tensor.scheme.name.removeprefix('rlx.')}, which is no type of the format",
                 hint="rlx.quantization.quantize(tensor.dequantize(), 'q8_0') changes the scheme",
             )
-        result: np.ndarray | QuantizedArray = tensor
+        result = tensor
     else:
         try:
             result = as_array(tensor)
@@ -95,14 +119,16 @@ def _ready(name: Any, tensor: Any) -> np.ndarray | QuantizedArray:
     return result
 
 
-def _type_id(tensor: np.ndarray | QuantizedArray) -> int:
+def _type_id(tensor: Writable) -> int:
+    if isinstance(tensor, DeferredTensor):
+        return tensor.type_id
     if isinstance(tensor, QuantizedArray):
         assert tensor.scheme.ggml_id is not None, "`_ready` has checked the scheme"
         return tensor.scheme.ggml_id
     return TYPE_IDS[dtype(tensor.dtype)]
 
 
-def _header(tensors: Mapping[str, np.ndarray | QuantizedArray], metadata: Mapping[str, Any], alignment: int) -> bytes:
+def _header(tensors: Mapping[str, Writable], metadata: Mapping[str, Any], alignment: int) -> bytes:
     """Return the header, padded to the data."""
     parts = [MAGIC, U32.pack(VERSION), U64.pack(len(tensors)), U64.pack(len(metadata)), *written_metadata(metadata)]
     offset = 0
@@ -115,14 +141,20 @@ def _header(tensors: Mapping[str, np.ndarray | QuantizedArray], metadata: Mappin
     return header + b"\0" * (-len(header) % alignment)
 
 
-def _chunks(header: bytes, tensors: Mapping[str, np.ndarray | QuantizedArray], alignment: int) -> Iterator[Chunk]:
+def _chunks(header: bytes, tensors: Mapping[str, Writable], alignment: int) -> Iterator[Chunk]:
     yield header
     for tensor in tensors.values():
-        yield _raw(tensor).reshape(-1).view(np.uint8).data
+        if isinstance(tensor, DeferredTensor):
+            yield from (chunk.reshape(-1).data for chunk in tensor.chunks())
+        else:
+            yield raw_bytes(tensor).data
         yield b"\0" * (-tensor.nbytes % alignment)
 
 
-def _raw(tensor: np.ndarray | QuantizedArray) -> np.ndarray:
+def raw_bytes(tensor: np.ndarray | QuantizedArray) -> np.ndarray:
+    """Return the bytes of a tensor in a file, u8[nbytes]."""
     if isinstance(tensor, QuantizedArray):
-        return np.ascontiguousarray(tensor.scheme.bytes_of({n: np.asarray(f) for n, f in tensor.fields.items()}))
-    return tensor.astype(tensor.dtype.newbyteorder("<"), order="C", copy=False)
+        raw = np.ascontiguousarray(tensor.scheme.bytes_of({n: np.asarray(f) for n, f in tensor.fields.items()}))
+    else:
+        raw = tensor.astype(tensor.dtype.newbyteorder("<"), order="C", copy=False)
+    return raw.reshape(-1).view(np.uint8)

@@ -59,17 +59,18 @@ class CachedAttention:
     """Self-attention of new tokens to a cache, which is updated with their keys and values first; one for each traced step.
 
     The new tokens are the last valid keys of the cache, and attention reads no later ones: a step costs as much as the cache
-    has tokens, whatever its capacity.
+    has tokens, whatever its capacity. A cache of f16 or bf16 is read as it is: queries are converted to its dtype, and scores,
+    weights and sums are f32.
 
     Args:
-        cache: Keys and values f32[batch, max_length, features] of each layer.
-        cache_position: Index i64[] of the first new token in the cache.
+        cache: Keys and values f32, f16 or bf16[batch, max_length, features] of each layer.
+        cache_position: Index i64[] of the first new token in the cache, or of each batch entry's, i64[batch].
         left_padding: Number i64[batch] of padding tokens at the start of the cache, which are masked.
         length: The number of new tokens.
         num_heads, num_kv_heads: Heads of queries, and of keys and values.
 
     Attributes:
-        query_positions: Indices of the new tokens in the cache, i64[length].
+        query_positions: Indices of the new tokens in the cache, i64[length] or i64[batch, length].
         key_positions: All indices of the cache, i64[max_length].
         updated: The cache with the new tokens, appended to layer by layer.
     """
@@ -84,7 +85,7 @@ class CachedAttention:
         num_kv_heads: int,
     ) -> None:
         self.key_positions = rlx.arange(cache[0][0].shape[1])
-        self.query_positions = cache_position + rlx.arange(length)
+        self.query_positions = new_positions(cache_position, length)
         self.updated: list[tuple[Any, Any]] = []
         self._cache, self._cache_position, self._left_padding = cache, cache_position, left_padding
         self._options: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "is_causal": True}
@@ -94,7 +95,10 @@ class CachedAttention:
     @property
     def positions(self) -> Any:
         """Positions of the new tokens in their texts, i64[batch, length]."""
-        return rlx.maximum(self.query_positions[None, :] - self._left_padding[:, None], 0)
+        query_positions = (
+            self.query_positions if len(self.query_positions.shape) == 2 else self.query_positions[None, :]
+        )
+        return rlx.maximum(query_positions - self._left_padding[:, None], 0)
 
     def __call__(
         self,
@@ -120,7 +124,7 @@ class CachedAttention:
             options: Further arguments of `nn.attention`.
         """
         pair = zip(self._cache[layer], (k, v), strict=True)
-        keys, values = (nn.update_cache(old, new, self._cache_position) for old, new in pair)
+        keys, values = (nn.update_cache(old, narrowed(new, old.dtype), self._cache_position) for old, new in pair)
         self.updated.append((keys, values))
         mask, valid_keys = self._is_token, self._cached_tokens
         distance = None if window is None else window - 1
@@ -129,8 +133,9 @@ class CachedAttention:
                 mask = rlx.logical_and(mask, window_mask(window, self.query_positions, self.key_positions))
             keys, values, mask, bias = add_sink(sinks, keys, values, mask, bias)
             distance, valid_keys = None, valid_keys + 1
-        return nn.attention(
-            q,
+        query = narrowed(q, keys.dtype)
+        result = nn.attention(
+            query,
             keys,
             values,
             mask=mask,
@@ -140,17 +145,40 @@ class CachedAttention:
             **self._options,
             **options,
         )
+        return result if query is q else rlx.astype(result, q.dtype)
 
 
 CausalSelfAttention = CausalAttention | CachedAttention
 """Self-attention of a decoder: of whole sequences, or of new tokens to a cache."""
 
 
-# ------------------------------------------------------------------------------------- attention sinks
+def narrowed(x: Any, dtype: Any) -> Any:
+    """Return an array in the dtype of a cache, unless that has more bytes."""
+    return x if dtype == x.dtype or dtype.itemsize > x.dtype.itemsize else rlx.astype(x, dtype)
+
+
+# ------------------------------------------------------------------------------------- positions and sinks
+
+
+def new_positions(cache_position: Any, length: Any) -> Any:
+    """Return the indices of `length` tokens from `cache_position` on: i64[length], or i64[batch, length] for i64[batch]."""
+    if len(cache_position.shape) == 1:
+        return cache_position[:, None] + rlx.arange(length)
+    return cache_position + rlx.arange(length)
 
 
 def window_mask(window: int, query_positions: Any, key_positions: Any) -> Any:
-    """Return the mask bool[1, 1, queries, keys] that is false for keys `window` or more positions before a query."""
+    """Return the mask that is false for keys `window` or more positions before a query.
+
+    Args:
+        query_positions: i64[queries], or i64[batch, queries].
+        key_positions: i64[keys].
+
+    Returns:
+        bool[1, 1, queries, keys], or bool[batch, 1, queries, keys].
+    """
+    if len(query_positions.shape) == 2:
+        return key_positions[None, None, None, :] > query_positions[:, None, :, None] - window
     return (key_positions[None, :] > query_positions[:, None] - window)[None, None]
 
 
@@ -161,7 +189,7 @@ def add_sink(sinks: Any, k: Any, v: Any, mask: Any, bias: Any) -> tuple[Any, Any
         sinks: Scores f32[heads].
         k, v: f32[batch, keys, features].
         mask: bool[batch or 1, 1, queries, keys], or `None`.
-        bias: f32[1, heads, queries, keys], or `None`.
+        bias: f32[1 or batch, heads, queries, keys], or `None`.
     """
     k, v = (rlx.pad(x, ((0, 0), (1, 0), (0, 0))) for x in (k, v))
     mask = None if mask is None else rlx.pad(mask, ((0, 0), (0, 0), (0, 0), (1, 0)), constant_values=True)

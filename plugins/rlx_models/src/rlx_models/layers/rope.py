@@ -70,6 +70,16 @@ def rope_tables(
         max_positions, head_size, rotated = 2, 2, None
     options, n = rope_config(config), rotated or head_size
     rope_type = options.choice("rope_type", *ROPE_TYPES)
+    frequencies = rope_frequencies(options, rope_type, n)
+    angles = np.arange(max_positions)[:, None] * np.pad(frequencies, (0, head_size // 2 - len(frequencies)))
+    scale = attention_factor(config)
+    cos, sin = (np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32)
+    cos.flags.writeable = sin.flags.writeable = False  # a constant of all layers is then in memory once
+    return cos, sin
+
+
+def rope_frequencies(options: Config, rope_type: str, n: int) -> np.ndarray:
+    """Return the angle per position of each pair, f64[n / 2], for options as `rope_config` returns them."""
     base = options.number("rope_theta", 10000.0)
     frequencies = base ** (-np.arange(0, n, 2) / n)
     if rope_type == "linear":
@@ -86,9 +96,7 @@ def rope_tables(
     if rope_type == "yarn":
         share = yarn_shares(options, base, n)
         frequencies = frequencies * (share + (1 - share) / yarn_factor(options))
-    angles = np.arange(max_positions)[:, None] * np.pad(frequencies, (0, head_size // 2 - len(frequencies)))
-    scale = attention_factor(config)
-    return (np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32)
+    return frequencies
 
 
 def yarn_factor(options: Config) -> float:

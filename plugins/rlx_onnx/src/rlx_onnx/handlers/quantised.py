@@ -72,7 +72,7 @@ def quantized(node: OnnxNode, x: Any, scale: Any, zero: Any, element: int) -> An
     return rlx.astype(rlx.astype(stored, rlx.i32), DTYPES[element])
 
 
-@handles("DequantizeLinear", takes_coded=True)
+@handles("DequantizeLinear", takes_coded=True, widens=True)
 def dequantize(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
     """(x - zero point) · scale, in the dtype of the scale."""
     data = _plain(x)

@@ -24,6 +24,8 @@ class OnnxHandler(Handler):
         takes_sizes: Whether operands may be sizes with symbols among them.
         takes_coded: Whether operands may be `Coded`.
         grows: Whether a result may be much larger than all operands, so that it is folded only if it is small.
+        widens: Whether a result is wider than its first operand, so that an array is not folded: the program reads the
+            narrow one.
         finds_sizes: Whether a size of a result is data-dependent, and computed on the host unless its operands are known.
         is_pure: Whether equal operands give equal results; if not, it is never folded.
         max_operands: Maximum number of operands; `None` for any number.
@@ -32,6 +34,7 @@ class OnnxHandler(Handler):
     takes_sizes: bool = False
     takes_coded: bool = False
     grows: bool = False
+    widens: bool = False
     finds_sizes: bool = False
     is_pure: bool = True
     max_operands: int | None = field(init=False)

@@ -207,6 +207,7 @@ class ModelWalk(GraphWalk[Any]):
             handler.is_pure
             and all(map(is_known, operands))
             and not (handler.grows and _is_large(handler, node, operands))
+            and not (handler.widens and any(each.size > 1 for each in _arrays(operands[0])))
         ):
             _expect_foldable(handler, node, operands)
             return at_once(handler.function, node, *operands)

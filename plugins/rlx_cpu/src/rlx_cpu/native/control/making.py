@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve
 
-from rlx_core.codegen.places import Layout, Place
+from rlx_core.codegen.places import Layout, Place, layout_of, place_of
 from rlx_core.ir.graph import Constant, Value
 from rlx_core.ir.lir import Lir, Step, placement
-from rlx_core.pipeline.planning.places import layout_of, place_of
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import BufferPositions, EmitStep, Emitted, OperandView, Pack, aligned
 from rlx_cpu.native.control.bodies import Body, BodyStep

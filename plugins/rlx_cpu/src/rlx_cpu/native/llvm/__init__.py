@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from rlx_core.public import lazy_modules
 
 if TYPE_CHECKING:
-    from rlx_cpu.native.llvm import build, ir, sizes
+    from rlx_cpu.native.llvm import background, build, ir, sizes
 
-__all__ = ["build", "ir", "sizes"]
+__all__ = ["background", "build", "ir", "sizes"]
 
 if not TYPE_CHECKING:  # code from a cache is linked without them
     __getattr__, __dir__ = lazy_modules(__name__, __all__)

@@ -19,14 +19,15 @@ from rlx_core.plugins import stamp_of
 from rlx_core.system.context import assigned
 from rlx_core.system.disk import DiskCache
 from rlx_core.system.private import cache_directory
+from rlx_cpu.native import llvm
 from rlx_cpu.native.llvm import boundary
-from rlx_cpu.native.llvm.background import JobFuture, later
 from rlx_cpu.native.llvm.boundary import ExecutionEngine
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.optimise import generate, machine_words, processor
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
+    from rlx_cpu.native.llvm.background import JobFuture
 
 
 class JitCode:
@@ -52,8 +53,8 @@ class JitCode:
     @classmethod
     def of(cls, objects: Sequence[JobFuture[bytes]], isa: Isa, store: Callable[[list[bytes]], bool] | None) -> JitCode:
         """The code of object files that are being made, which `store` keeps once it is linked."""
-        engine = later(lambda: link([each.result() for each in objects], isa))
-        stored = None if store is None else later(lambda: store([each.result() for each in objects]))
+        engine = llvm.background.later(lambda: link([each.result() for each in objects], isa))
+        stored = None if store is None else llvm.background.later(lambda: store([each.result() for each in objects]))
         return cls(engine, is_cached=False, stored=stored)
 
     def flush(self) -> None:
@@ -73,7 +74,7 @@ class JitCode:
         if known is not None:
             return known
         engine = self._engine
-        if isinstance(engine, JobFuture):
+        if not isinstance(engine, ExecutionEngine):
             engine = self._engine = engine.result()
         value = engine.address(function)
         if not value:
@@ -129,7 +130,7 @@ def _kept(identity: str, text: Callable[[], str], isa: Isa) -> JitCode:
             return JitCode(link([cached.removeprefix(mark)], isa), is_cached=True)
         except RuntimeError as error:
             store.drop(key, str(error))
-    pending = later(lambda: generate(text(), isa))
+    pending = llvm.background.later(lambda: generate(text(), isa))
     return JitCode.of([pending], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
 
 

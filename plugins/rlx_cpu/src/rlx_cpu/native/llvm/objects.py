@@ -26,8 +26,8 @@ from rlx_core.ir.plan_form import encode_lir
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_core.system.records import frozen
+from rlx_cpu.native import llvm
 from rlx_cpu.native.contract import Emitted
-from rlx_cpu.native.llvm.background import JobFuture, later, yielding
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode, link, object_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words
@@ -35,6 +35,7 @@ from rlx_cpu.native.machine import CpuMachine
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
+    from rlx_cpu.native.llvm.background import JobFuture
 
 _HEADER: Final = struct.Struct("<Q")  # bytes of the JSON; the object follows
 
@@ -88,7 +89,7 @@ class Making:
         self._make(module.alone())
 
     def _make(self, text: str) -> None:
-        self.objects.append(later(partial(generate, text, self.isa)))
+        self.objects.append(llvm.background.later(partial(generate, text, self.isa)))
 
 
 Emitting = Callable[[int], "tuple[ir.Module, Emitted] | None"]
@@ -128,7 +129,7 @@ def _made(count: int, isa: Isa, emit: Emitting, entry: tuple[ObjectStore, str] |
     """Return all functions. LLVM compiles emitted functions while others are emitted; storing them is not waited for."""
     emitted: list[Emitted | None] = []
     making = Making(isa)
-    with yielding():
+    with llvm.background.yielding():
         for number in range(count):
             function = emit(number)
             emitted.append(None if function is None else function[1])

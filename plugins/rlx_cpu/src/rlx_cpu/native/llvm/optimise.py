@@ -9,8 +9,7 @@ from rlx_cpu.native import llvm
 from rlx_cpu.native.llvm import boundary
 from rlx_cpu.native.llvm.boundary import Processor, triple
 from rlx_cpu.native.llvm.c_library import addresses
-from rlx_cpu.native.llvm.host import Host, this_host
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.isa import Host, Isa, this_host
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import DType, bool_, f16, f32
+from rlx_core.ir.dtypes import DType, bool_, f16, f32, i32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import HALF, I8, I16, load_lanes, register_type, store_lanes
@@ -31,6 +31,12 @@ class Stored:
 
     simd: Simd
     dtype: DType
+
+    @classmethod
+    def next_to(cls, sums: Simd, dtype: DType) -> Stored:
+        """Return elements of `dtype` that are read or written next to sums: as many lanes, floats as f32 if the sums are i32."""
+        is_float = sums.dtype is i32 and dtype.is_float
+        return cls(Simd(sums.module, sums.isa, f32) if is_float else sums, dtype)
 
     @property
     def itemsize(self) -> int:
@@ -121,8 +127,8 @@ class Stored:
         if self.is_same:
             return value
         if self.dtype.is_integer:
-            is_as_wide = self.dtype.itemsize == self.simd.itemsize
-            return value if is_as_wide else b.trunc(value, self._like(value, self.element))
+            stored = self._like(value, self.element)
+            return value if value.type == stored else b.trunc(value, stored)
         assert self.dtype.is_narrow, "results are stored in the dtype of the sums, or in 16 bits of f32"
         assert self.simd.dtype is f32, "16 bits are f32 in registers"
         narrow = narrowed(b, self.dtype, value, self.simd.isa)

@@ -79,7 +79,7 @@ class EpilogueOperand:
 
     def load(self, b: ir.IRBuilder, simd: Simd, position: TileElements) -> ir.LlvmValue:
         """Return the elements at a position; broadcast along columns with stride 0."""
-        stored = Stored(simd, self.dtype)
+        stored = Stored.next_to(simd, self.dtype)
         place = offset(b, self.pointer, times(b, position.column, self.by_column))
         if self.by_column == stored.itemsize:
             return stored.load(b, place, position.mask)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 from rlx_core.codegen.epilogue import Pointwise, reason_against, region_function
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.product import is_uneven, sizes_of
+from rlx_core.ir.dtypes import bf16, bool_, f16, f32, i8, i16, i32, u8, u16
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
@@ -27,6 +29,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at, times
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
+from rlx_cpu.native.llvm.words import PAIRED_INTEGERS
 from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, Stage, TileElements
 from rlx_cpu.native.products.folded_sized import product_of_windows, sized_folded
 from rlx_cpu.native.products.gemm import emit_product
@@ -100,6 +103,57 @@ def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, nam
     return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
 
 
+SCALED: Final = (f32, f16, bf16, bool_, i32)
+"""Dtypes of the operands of a region of integer sums."""
+
+SCALED_RESULTS: Final = (f32, f16, bf16, i32, i16, u16, i8, u8)
+"""Dtypes of its results."""
+
+
+@lru_cache(maxsize=256)
+def reason_of_integers(op: FusedMatMulEpilogue, operands: tuple[TensorType, ...]) -> str | None:
+    """Return why a product of integers with its region is not one kernel, as "needs …" would continue; `None` if it is."""
+    x, _, *others = operands
+    if op.acc_dtype is not i32 or x.dtype not in PAIRED_INTEGERS:
+        return f"factors of i8, u8 or i16 with sums in i32, not {x.dtype} with sums in {op.acc_dtype}"
+    sums = x.with_dtype(i32)
+    results = op.region.types(sums.with_shape(op.region.shape), *others)[1 + len(others) :]
+    if any(results[r].dtype not in SCALED_RESULTS for r in op.region.results):
+        return f"results that are one of {' '.join(map(str, SCALED_RESULTS))}"
+    odd = sorted({t.dtype.name for t in others if t.dtype not in SCALED})
+    if odd:
+        return f"operands that are one of {' '.join(map(str, SCALED))}, not {' '.join(odd)}"
+    return None if region_function(NATIVE, op.region, [sums, sums, *others]) is not None else "steps with vector code"
+
+
+def reason_at_integers(node: Node) -> str | None:
+    """Return why a node is no native product of integers with an epilogue; `None` if it is one."""
+    return reason_of_integers(op_of(node, FusedMatMulEpilogue), tuple(v.type for v in node.present()))
+
+
+is_integer_product = Condition(
+    "integers in pairs, and a region whose steps have vector code",
+    lambda node: reason_at_integers(node) is None,
+    reason_at_integers,
+    is_settled=lambda node: True,  # a region of single elements has the same steps for all sizes
+)
+
+
+@native.register(
+    FusedMatMulEpilogue,
+    dtypes=(*PAIRED_INTEGERS, *SCALED, u16),
+    when=is_integer_product,
+    in_place=OTHERS,
+    is_each_in_place=True,
+    writes_strides=True,
+    sized=sized_product(region_after, tensors_of, keeps_result=True),
+)
+def integer_matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels of pairs, the region on the sums."""
+    epilogue = region_after(node, layout, prefetched_nbytes=isa.machine.l2_nbytes)
+    return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
+
+
 def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
     """The region of a product of windows on its sums; arguments as for `epilogue_of`."""
     op, product = op_of(node, FoldedMatMul), product_of_windows(node, layout)
@@ -147,6 +201,8 @@ def epilogue_of(
     """
     others = layout.required()[factors:]
     x, *following = (v.type for v in node.present())
+    if isinstance(node.op, FusedMatMulEpilogue):
+        x = x.with_dtype(node.op.acc_dtype or x.dtype)
     function = region_function(NATIVE, op, [x, x, *following[factors - 1 :]], others)
     assert function is not None, "the row refuses other regions"
     shape = sizes_of(layout.results[0])
@@ -238,7 +294,7 @@ class Tensor:
 
     def store(self, b: ir.IRBuilder, simd: Simd, value: ir.LlvmValue, position: TileElements) -> None:
         """Write the elements at a position of a result."""
-        stored, by_column = Stored(simd, self.place.type.dtype), self.strides[-1]
+        stored, by_column = Stored.next_to(simd, self.place.type.dtype), self.strides[-1]
         place = offset(b, self._row(b, position), times(b, position.column, by_column))
         if by_column == stored.itemsize:
             stored.store(b, value, place, position.mask)

@@ -110,7 +110,7 @@ class ProductPlan:
 
     @property
     def result(self) -> Stored:
-        return Stored(self.words.simd, self.product.dtype)
+        return Stored.next_to(self.words.simd, self.product.dtype)
 
     @property
     def k(self) -> int:

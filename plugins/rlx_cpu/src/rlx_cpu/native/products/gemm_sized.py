@@ -66,6 +66,10 @@ def bias_alone(layout: Layout) -> tuple[Lying, ...]:
 ENOUGH_ROWS: Final = 64
 """Rows for which the width of panels is chosen."""
 
+FEW_ROWS: Final = 3
+"""The same of panels that a load computes, where one row is frequent (decoding): it has a sum for each vector of a panel, whose
+latencies overlap. A tile of fewer rows and more vectors has as many sums, and loads as much for each product."""
+
 _ROWS, _TERMS, _ENTRIES = map(unknown, ("rows", "terms", "entries"))
 DEPTH, TILES, GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
 """Steps along K in a block, tiles of an item and its panels; set by `ProductForm.call_of`."""
@@ -293,7 +297,8 @@ def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
     known, lanes = plan.product, plan.words.simd.lanes
     if not list(node.present())[1].type.is_static:
         return None
-    tile = tile_for(ENOUGH_ROWS, known.n, lanes, plan.isa.registers)
+    rows = ENOUGH_ROWS if known.load is None else FEW_ROWS
+    tile = tile_for(rows, known.n, lanes, plan.isa.registers)
     panels = cut(-(-known.n // lanes), tile.vectors)
     blocks = Blocks(unknown_cut("tiles", tile.rows), panels, DEPTH, TILES, GROUP, lanes)
     if known.load is not None:

@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 from attrs import field
 
+from rlx_core.ir.apply import byte_bounds
 from rlx_core.ir.array import Donated, HostArray
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.profile import watchers
-from rlx_core.run.memory import address_of
+from rlx_core.system.context import watchers
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY, ProgramCode
@@ -77,7 +77,7 @@ def build(contents: Mapping[Word, Content], *keeps: object) -> Callable[..., Any
         keeps: What must live as long as the entry, in addition to the arrays and objects of `contents`.
     """
     words = np.zeros(len(Word), np.int64)
-    words[Word.WATCHED] = watchers.ctypes.data
+    words[Word.WATCHED] = watchers.buffer_info()[0]
     words[Word.ARRAY_TYPE], words[Word.HOST_ARRAY_TYPE] = id(np.ndarray), id(HostArray)
     words[Word.ELEMENTS_OFFSET] = interpreter.elements_offset() or 0
     words[Word.NOT_IMPLEMENTED] = id(NotImplemented)
@@ -104,7 +104,7 @@ def contents_of_ends(
         params: The bound parameters; a donated argument must not overlap them.
     """
     donated = [(i, id(argument.donated)) for i, argument in enumerate(inputs) if argument.donated is not None]
-    spans = [(address, address + array.nbytes) for array in params for address in (address_of(array),)]
+    spans = list(map(byte_bounds, params))
     return {
         Word.INPUTS: len(inputs),
         Word.INPUT_RECORDS: _words(w for argument in inputs for w in _input_record(argument)),

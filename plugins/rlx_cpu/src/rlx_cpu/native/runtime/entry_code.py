@@ -20,9 +20,9 @@ from typing import Any, Final
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CALLED, I1, I32, I64, POINTER, VOID, Variable, address, counting, index, variable
 from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.runtime.code import BUSY, LINE, WORKERS
 from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
-from rlx_cpu.native.runtime.words import BUSY, LINE, WORKERS
 
 _STATUS_BYTES: Final = 32
 

@@ -12,7 +12,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, address
 from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.runtime.clock_code import emit_clock
-from rlx_cpu.native.runtime.words import CAUGHT, MAIN_THREAD, NEXT
+from rlx_cpu.native.runtime.code import CAUGHT, MAIN_THREAD, NEXT
 
 INTERVAL_NS: Final = 50_000_000
 """Between two looks: who presses Ctrl-C does not notice, nor does a program that has to wait for the lock."""

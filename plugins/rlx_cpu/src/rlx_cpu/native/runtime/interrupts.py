@@ -16,9 +16,8 @@ from rlx_core.system.locks import in_child
 from rlx_cpu.native import runtime
 from rlx_cpu.native.contract import NO_NUMBER, STATUS_LEFT
 from rlx_cpu.native.llvm.c_library import has_clock
-from rlx_cpu.native.runtime.code import ENTRY
+from rlx_cpu.native.runtime.code import CAUGHT, ENTRY, MAIN_THREAD, RECORD_BYTES
 from rlx_cpu.native.runtime.linked import code_of
-from rlx_cpu.native.runtime.words import CAUGHT, MAIN_THREAD, RECORD_BYTES
 
 _record = np.zeros(RECORD_BYTES // 8, np.int64)
 

@@ -13,9 +13,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from rlx_core.device.driver import At
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.profile import Profile
+from rlx_core.ir.placed import At
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.frames import PER_RUN, Frame
 from rlx_core.run.memory import POISON, address_of, allocate
@@ -25,13 +24,14 @@ from rlx_core.system.records import define, frozen
 from rlx_cpu.native import runtime
 from rlx_cpu.native.contract import ALIGNMENT, Pack
 from rlx_cpu.native.llvm.c_library import has_clock
+from rlx_cpu.native.runtime.code import CALLERS, MEETS, RECORD_WORDS, STEP_WORDS
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep
 from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
-from rlx_cpu.native.runtime.words import CALLERS, MEETS, RECORD_WORDS, STEP_WORDS
 
 if TYPE_CHECKING:
     from rlx_core.ir.types import TensorType
+    from rlx_core.pipeline.profile import Profile
     from rlx_core.run.program import PlannedProgram
     from rlx_cpu.native.runtime.entry_words import Mode
 
@@ -195,11 +195,16 @@ class NativeCode(Code):
         memory = allocate(end, ALIGNMENT)
 
         def pack_one(start: int, each: PackedOperand, cache: dict[Hashable, Any]) -> None:
-            array = frame.array(each.location, each.type)
+            # Not an array of the frame, which would keep the dense copy of a strided one.
+            array = frame.memory.read(frame.at(each.location), each.type, each.location.strides)
             packed = cache[each.key] = each.pack.pack(array, memory[start:][: each.pack.capacity])
             shared = self._shared_key(frame, each)
             if shared is not None:
                 _shared_packed[shared] = packed
+                if each.pack.replaces:
+                    from rlx_core.ir.mapped_pages import free_mapped_pages  # here, because few weights are mapped
+
+                    free_mapped_pages(frame.params.arrays[each.location.buffer.number])
 
         jobs = [(start, *operand) for start, operand in zip(starts, missing.values(), strict=True)]
         settings = self.settings
@@ -359,12 +364,13 @@ def _store(words: Any, arguments: Sequence[tuple[int, int]], address: At) -> Non
 
 
 def arguments_of(compiled: CompiledSteps, locations: Locations) -> Arguments:
-    """Return, for each buffer, the words of the table that are addresses in it."""
+    """Return, for each buffer, the words of the table that are addresses in it; not of operands that packed ones replace."""
     arguments: dict[BufferId, list[tuple[int, int]]] = {}
     for number, each in compiled.steps.items():
         step = locations.lir.steps[number]
+        replaced = {each.first + pack.operand for pack in each.emitted.packs if pack.replaces}
         for word, value in enumerate((*step.node.operands, *step.node.results), each.first):
-            if value is not None:
+            if value is not None and word not in replaced:
                 buffer, offset = locations.start(value)
                 arguments.setdefault(buffer, []).append((word, offset))
         if each.arena is not None:

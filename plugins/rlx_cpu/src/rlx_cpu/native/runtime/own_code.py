@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from rlx_cpu.native import runtime
 from rlx_cpu.native.llvm.boundary import add_symbols
 from rlx_cpu.native.llvm.isa import Isa, host_isa
 from rlx_cpu.native.llvm.jit import JitCode, compile_named
 from rlx_cpu.native.llvm.optimise import new_module
-from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS
 
 if TYPE_CHECKING:
@@ -48,4 +48,4 @@ def compiled(name: str) -> JitCode:
 @cache
 def make_interpreter_known() -> None:
     """Tell LLVM where the interpreter's functions are."""
-    add_symbols(interpreter.addresses())
+    add_symbols(runtime.interpreter.addresses())

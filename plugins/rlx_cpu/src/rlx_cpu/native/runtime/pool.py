@@ -25,9 +25,8 @@ from functools import cache
 import numpy as np
 
 from rlx_core.system.locks import Lock, in_child
-from rlx_cpu.native.runtime.code import STEPS, ProgramCode
+from rlx_cpu.native.runtime.code import BUSY, HOME, LINE, STATE_BYTES, STEPS, WORKERS, ProgramCode
 from rlx_cpu.native.runtime.linked import code_of
-from rlx_cpu.native.runtime.words import BUSY, HOME, LINE, STATE_BYTES, WORKERS
 from rlx_cpu.native.threads import started
 
 

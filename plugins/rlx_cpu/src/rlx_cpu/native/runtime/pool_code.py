@@ -12,7 +12,7 @@ from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.team import TEAM_BYTES, begin_team, help_others, team_functions
 from rlx_cpu.native.runtime.clock_code import emit_clock
-from rlx_cpu.native.runtime.words import (
+from rlx_cpu.native.runtime.code import (
     BUSY,
     CALLERS,
     GATE,

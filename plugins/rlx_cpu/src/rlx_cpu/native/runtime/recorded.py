@@ -14,8 +14,8 @@ import numpy as np
 from attrs import field
 
 from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.backend import Outline
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.pipeline.select.backend import Outline
 from rlx_core.run.code import Calls
 from rlx_core.run.memory import HostMemory
 from rlx_core.run.plan import BufferId, ExecutionPlan, Locations

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import field
 
-from rlx_core.codegen.places import Layout
+from rlx_core.codegen.places import Layout, Places
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Constant
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.pipeline.planning.places import Places
 from rlx_core.plugins import package_of
 from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native import runtime

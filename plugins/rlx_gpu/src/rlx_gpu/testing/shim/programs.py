@@ -12,8 +12,8 @@ from rlx_core.contributions import BackendSpec, OptionSpec
 from rlx_core.device.device import Device
 from rlx_core.hooks import hookimpl
 from rlx_core.ir.graph import Graph
+from rlx_core.pipeline.backend import Level
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.select.backend import Level
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.entry import given_entry
 from rlx_core.runtime.executable import Executable

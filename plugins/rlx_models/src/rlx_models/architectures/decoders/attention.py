@@ -43,9 +43,12 @@ class ScoreOptions:
     slopes: np.ndarray | None = field(default=None, eq=False)
 
     def bias(self, query_positions: Any, key_positions: Any) -> Any:
-        """Return biases f32[1, heads, queries, keys], or `None`."""
+        """Return biases f32[1, heads, queries, keys], or `None`; of query positions i64[batch, queries] f32[batch, ..]."""
         if self.slopes is None:
             return None
+        if len(query_positions.shape) == 2:
+            distances = key_positions[None, None, None, :] - query_positions[:, None, :, None]
+            return self.slopes[None, :, None, None] * rlx.astype(distances, rlx.f32)
         distances = key_positions[None, :] - query_positions[:, None]
         return self.slopes[None, :, None, None] * rlx.astype(distances, rlx.f32)
 

@@ -10,6 +10,7 @@ from attrs import define, field
 import rlx_core as rlx
 from rlx_models.architectures.architecture import Architecture, Decoding, token_spec
 from rlx_models.checkpoints import Shapes
+from rlx_models.layers.attention import new_positions
 from rlx_models.layers.linear import Parameters
 
 State = tuple[Any, Any]
@@ -41,9 +42,10 @@ def zero_state(batch: Any, shape: StateShape) -> State:
 
 
 def token_mask(cache_position: Any, length: Any, left_padding: Any) -> Any:
-    """Return f32[batch, length, 1] that is 0 for padding among `length` tokens from `cache_position` on."""
-    positions = cache_position + rlx.arange(length)
-    return rlx.astype(positions[None, :] >= left_padding[:, None], rlx.f32)[..., None]
+    """Return f32[batch, length, 1] that is 0 for padding among `length` tokens from `cache_position` on, i64[] or i64[batch]."""
+    positions = new_positions(cache_position, length)
+    positions = positions if len(positions.shape) == 2 else positions[None, :]
+    return rlx.astype(positions >= left_padding[:, None], rlx.f32)[..., None]
 
 
 def causal_convolution(parameters: Parameters, name: str, x: Any, previous: Any, kernel_size: int) -> tuple[Any, Any]:

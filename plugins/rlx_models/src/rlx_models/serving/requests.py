@@ -1,0 +1,88 @@
+"""`Request`: a prompt of the engine and its continuation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from attrs import define, field, frozen
+
+from rlx_models.generation.options import GenerationOptions
+from rlx_models.serving.options import RequestOptions
+from rlx_models.serving.text import TextStream
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+"""`stop`: a token or a text that ends it; `length`: the maximum number of tokens; `error`: a step failed."""
+
+
+@frozen
+class Update:
+    """New tokens of a request.
+
+    Attributes:
+        tokens: The new tokens.
+        text: The text that they complete; "" without a tokenizer.
+        finish_reason: Why the request ends with them, or `None`.
+    """
+
+    tokens: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason | None = None
+
+
+@define(eq=False)
+class Request:
+    """A prompt and its continuation.
+
+    Attributes:
+        prompt, options: As submitted.
+        tokens: The generated tokens, including the one that ended the text.
+        text: The generated text up to a stop string, without the token that ended it; "" without a tokenizer.
+        finish_reason: Why it has ended; `None` before.
+        error: The error of a step, if `finish_reason` is `error`.
+    """
+
+    prompt: tuple[int, ...] = field(repr=False)
+    options: RequestOptions = field(repr=False)
+    defaults: GenerationOptions = field(repr=False)
+    seed: int = field(repr=False)
+    max_new_tokens: int
+    on_update: Callable[[Update], None] | None = field(repr=False)
+    stream: TextStream | None = field(repr=False)
+    tokens: list[int] = field(factory=list)
+    text: str = ""
+    finish_reason: FinishReason | None = None
+    error: BaseException | None = field(default=None, repr=False)
+    is_cancelled: bool = field(default=False, repr=False)
+
+    def finish(self, reason: FinishReason, tokens: tuple[int, ...] = (), text: str = "") -> None:
+        """End the request, and report it."""
+        self.finish_reason = reason
+        self._report(Update(tokens, text, reason))
+
+    def advance(self, tokens: tuple[int, ...], text: str) -> None:
+        """Report new tokens."""
+        self._report(Update(tokens, text))
+
+    def _report(self, update: Update) -> None:
+        if self.on_update is not None:
+            self.on_update(update)
+
+
+@frozen(kw_only=True)
+class EngineStatus:
+    """Counts of an engine.
+
+    Attributes:
+        waiting: Requests without a slot.
+        active: Requests with a slot.
+        slots: The number of slots.
+        generated_tokens: All generated tokens.
+        tokens_per_second: Generated tokens per second of the last 10 seconds.
+    """
+
+    waiting: int
+    active: int
+    slots: int
+    generated_tokens: int
+    tokens_per_second: float
