@@ -187,14 +187,14 @@ def _space(graph: Graph) -> tuple[Shape, tuple[int, ...]]:
     live = _needed(graph)
     reductions = [n for n in live if isinstance(n.op, REDUCTIONS) and _axes(n)]
     if not reductions:
-        shapes = {v.shape for v in graph.outputs}
-        if len(shapes) > 1:
+        shapes = [v.shape for v in graph.outputs]
+        if any(shape != shapes[0] for shape in shapes):
             raise NoFormula("results of one shape")
-        return next(iter(shapes)), ()
-    spaces = {(_operand(n).shape, _axes(n)) for n in reductions}
-    if len(spaces) > 1:
+        return shapes[0], ()
+    spaces = [(_operand(n).shape, _axes(n)) for n in reductions]
+    if any(space != spaces[0] for space in spaces):
         raise NoFormula("reductions over the same axes of one shape")
-    return next(iter(spaces))
+    return spaces[0]
 
 
 def _needed(graph: Graph) -> list[Node]:

@@ -15,7 +15,7 @@ from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, Fact, FormatError, ShapeError
 from rlx_core.hints.keywords import checked_call
-from rlx_core.ir.dims import Dim, DimBinding, Expr, is_static, parse_dims, product, require
+from rlx_core.ir.dims import Dim, DimBinding, Expr, RecordedSize, is_static, parse_dims, product, require
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen
@@ -29,12 +29,21 @@ def as_dim(size: object) -> Dim:
     Raises:
         ShapeError: It is neither; nothing is rounded to one.
     """
-    if isinstance(size, Expr):
+    if isinstance(size, Expr | RecordedSize):
         return size
     try:
         return index(size)  # type: ignore[arg-type]
     except TypeError:
         raise ShapeError(f"type: a size is an integer or a symbol, not {size!r}") from None
+
+
+def known_size(size: Dim) -> int:
+    """A size as an integer.
+
+    Raises:
+        ShapeError: It is still symbolic.
+    """
+    return size if isinstance(size, int) else size.__index__()
 
 
 _TOO_LARGE = 2**63
@@ -94,7 +103,7 @@ class TensorType:
         Raises:
             ShapeError: A dim is still symbolic, or there are more bytes than 2**63 - 1.
         """
-        return self.nbytes.__index__()
+        return known_size(self.nbytes)
 
     @lazy
     def static_shape(self) -> tuple[int, ...]:
@@ -103,7 +112,7 @@ class TensorType:
         Raises:
             ShapeError: A dim is still symbolic.
         """
-        return tuple(map(index, self.shape))
+        return tuple([size if isinstance(size, int) else index(size) for size in self.shape])
 
     @lazy
     def dense_strides(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
 
 import numpy as np
 from attrs import asdict, field
@@ -38,6 +38,7 @@ __all__ = [
     "Level",
     "Listing",
     "ObjectStore",
+    "Outline",
     "Outputs",
     "PackedCode",
     "Params",
@@ -279,6 +280,21 @@ class Program(ABC):
         """Return a program that shares immutable weights and no mutable state."""
 
 
+@frozen(eq=False)
+class Outline:
+    """A program of a template as data.
+
+    Attributes:
+        numbers: The parts that depend on sizes: records, tuples, lists and dicts.
+        build: Makes the program for other sizes from such parts, and from a function that returns its plan if it is needed.
+        is_current: Whether programs are still built under the same conditions.
+    """
+
+    numbers: Any
+    build: Callable[[Any, Callable[[], Lir]], Program]
+    is_current: Callable[[], bool]
+
+
 class ObjectStore(Protocol):
     """A backend's cache between processes; `rlx_core.system.disk.DiskCache` is one.
 
@@ -296,7 +312,13 @@ class ObjectStore(Protocol):
 
 
 class Backend(ABC):
-    """A target and its compiler. A plugin offers one through the `rlx_backends` hook."""
+    """A target and its compiler. A plugin offers one through the `rlx_backends` hook.
+
+    Attributes:
+        has_outlines: Whether `outline` is implemented.
+    """
+
+    has_outlines: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # a class attribute in most backends: to a type checker a property could not become one
         target: Target
@@ -352,6 +374,16 @@ class Backend(ABC):
                 leaves this method as it is.
         """
         return self.compile(lir, target, options)
+
+    def outline(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Outline | None:
+        """Return the program that `build` makes for a bound template as data.
+
+        The sizes may be recorded (`rlx_core.pipeline.recording`), so that nothing that is computed here may be kept elsewhere.
+
+        Returns:
+            `None` where programs depend on more than their sizes, which is always correct: each size is then planned.
+        """
+        return None
 
     def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
         """Return a program like `build`, from the code of a program of an equal plan, maybe traced from other source lines.

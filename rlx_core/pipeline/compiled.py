@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import evolve, field
 
@@ -25,7 +25,15 @@ from rlx_core.system.progress import progress
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:  # imported where memory is planned; a program from the cache needs none of it
+    from rlx_core.ir.types import TensorType
     from rlx_core.pipeline.planning.planner import PlanOptions
+    from rlx_core.pipeline.recording import RecordedPlan
+
+BINDINGS_BEFORE_RECORDING: Final = 2
+"""Bindings of a template that are planned before one is recorded, which takes several times as long."""
+
+MAX_RECORDINGS: Final = 8
+"""Recordings of a template; each is valid for the sizes for which planning takes the same branches."""
 
 
 @frozen(eq=False)
@@ -42,6 +50,8 @@ class CompiledProgram:
         code: The backend's code of it, from which further programs are created; all copies of this share it.
         preparing: The program that computes its parameters from the caller's, once it was needed; shared in the same way.
         sources: The source line of each input and parameter.
+        recorded: Of a template: the recorded plan of each binding that was planned, `None` where it was not recorded; shared in
+            the same way.
         lines: Lines of the program that the plan was made from; the nodes of the plan refer to these.
     """
 
@@ -55,6 +65,7 @@ class CompiledProgram:
     code: list[object] = field(factory=list)
     lines: Lines = ()
     preparing: list[CompiledProgram] = field(factory=list)
+    recorded: list[RecordedPlan | None] = field(factory=list)
 
     @property
     def is_template(self) -> bool:
@@ -69,6 +80,41 @@ class CompiledProgram:
         specialized = pipeline.dynamic.specialize(self.lir, binding, self.target, options=plan_options(self.memory))
         self._log("specialize", sizes=binding, seconds=time.perf_counter() - start)
         return specialized
+
+    def recorded_program(
+        self, binding: DimBinding, planned: Callable[[], Lir]
+    ) -> tuple[Program, tuple[TensorType, ...]] | None:
+        """Return the program for a binding from a recorded plan, and the types of its outputs; `None` if none is valid for it.
+
+        Args:
+            binding: The sizes.
+            planned: Returns the plan of `specialize`, of which `planned_program` would make an equal program.
+        """
+        if self.target.kernels.has_failures:
+            return None
+        start = time.perf_counter()
+        for plan in self.recorded:
+            result = None if plan is None else plan.program(binding, planned)
+            if result is not None:
+                self._log("specialize", sizes=binding, seconds=time.perf_counter() - start)
+                return result
+        return None
+
+    def record(self, binding: DimBinding) -> None:
+        """Record the planning of a binding that was planned, unless it is one of the first, or there are enough recordings."""
+        count = len(self.recorded)
+        if not self.is_template or not self.backend.has_outlines or count >= BINDINGS_BEFORE_RECORDING + MAX_RECORDINGS:
+            return
+        plan = None
+        if count >= BINDINGS_BEFORE_RECORDING:
+            plan = pipeline.dynamic.record(
+                self.lir,
+                binding,
+                self.target,
+                lambda lir: self.backend.outline(lir, self.target, lir.options),
+                plan_options(self.memory),
+            )
+        self.recorded.append(plan)
 
     def planned_program(self, lir: Lir) -> tuple[Lir, Program]:
         """Return a program for a plan, with the plan that it implements.
@@ -118,7 +164,7 @@ class CompiledProgram:
             options=options,
             resolved=self.lir.options,
         )
-        return evolve(self, lir=lir, code=[], preparing=[])
+        return evolve(self, lir=lir, code=[], preparing=[], recorded=[])
 
     def _another(self, lir: Lir) -> Program | None:
         """Return a program from code that was made before; `None` if no such code exists."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,13 +20,17 @@ from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding, SizeSymbol, free_symbols
 from rlx_core.ir.graph import Graph, Node, leaf_name
 from rlx_core.ir.lir import Lir, TemplateOrigin
-from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.backend import Outline, Target
 from rlx_core.pipeline.dispatch import Dispatcher
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
 from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_lir
 from rlx_core.pipeline.planning.schedule import Flow
+from rlx_core.system.logs import log_event
 from rlx_core.system.lru import CacheCounts, LruCache
 from rlx_core.system.records import define, evolve, frozen
+
+if TYPE_CHECKING:
+    from rlx_core.pipeline.recording import RecordedPlan
 
 T = TypeVar("T")
 
@@ -118,9 +122,24 @@ def specialize(
         )
     if not data.symbols:
         return template
+    key = binding_key(binding, data.symbols)
+    fingerprint = hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest()
+    return _planned(template, binding, target, fingerprint, choose=choose, options=options)
+
+
+def _planned(
+    template: Lir,
+    binding: DimBinding,
+    target: Target,
+    fingerprint: str,
+    *,
+    choose: ChooseKernel | None = None,
+    options: PlanOptions | None = None,
+) -> Lir:
+    """The plan for sizes of all symbols; see `specialize`."""
+    data = _TemplateData.of(template)
     graph, _ = bind(template.graph, binding)
     prepare = None if template.prepare is None else _sized(template.prepare, binding)
-    key = binding_key(binding, data.symbols)
     plan = partial(
         make_lir,
         target=target,
@@ -129,7 +148,7 @@ def specialize(
         prepare=prepare,
         options=options,
         resolved=template.options,
-        fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
+        fingerprint=fingerprint,
     )
     first_choice = choose or _first_candidate(data.candidates(template, target.kernels), graph, target)
     try:
@@ -139,6 +158,33 @@ def specialize(
         from rlx_core.pipeline.legalize import legalize  # here, because few sizes need it
 
         return plan(legalize(graph, Dispatcher(target)).graph, choose=first_choice)
+
+
+def record(
+    template: Lir,
+    binding: DimBinding,
+    target: Target,
+    outline: Callable[[Lir], Outline | None],
+    options: PlanOptions | None = None,
+) -> RecordedPlan | None:
+    """Plan a binding again and record its sizes, so that other sizes need not be planned.
+
+    Args:
+        outline: See `Backend.outline`.
+
+    Returns:
+        `None` if programs of the template depend on more than sizes, or if code refuses recorded sizes, which is logged.
+    """
+    from rlx_core.pipeline.recording import recorded_plan  # here, because few programs have many sizes
+
+    has_sizes = template.prepare is not None and (template.prepare.symbols or template.prepare.guards)
+    if has_sizes or target.kernels.has_failures or 0 in binding.sizes.values():
+        return None
+    try:
+        return recorded_plan(binding, lambda sizes: _planned(template, sizes, target, "", options=options), outline)
+    except Exception as error:  # noqa: BLE001 - contributed code may refuse these sizes in any way; the binding has its plan
+        log_event("unrecorded", {"program": template.graph.name, "sizes": binding, "reason": error})
+        return None
 
 
 def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> Lir:

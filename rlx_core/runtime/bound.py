@@ -9,6 +9,7 @@ parameters are transferred; on the host with the interpreter, or compiled if it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -40,15 +41,28 @@ _PROGRAMS_KEPT: Final = 64
 @define(eq=False)
 class BoundProgram:
     """A program for one binding of the sizes, the version of the parameters that are bound and their addresses, its runs with
-    them, and its entry."""
+    them, and its entry.
+
+    Attributes:
+        planned: Returns its plan.
+        output_types: The declared types of its outputs.
+        preparing: The plan with its prepare program: its own, or its template's if that has the same one.
+    """
 
     program: Program
-    lir: Lir
+    planned: Callable[[], Lir]
+    output_types: Sequence[TensorType]
+    preparing: Lir
     version: int = -1
     parameter_memory: ParameterMemory = field(factory=ParameterMemory)
     entry: Callable[..., Any] | None = None
     runs: int = 0
     is_checked: bool = False  # its results had the declared types once
+
+    @property
+    def lir(self) -> Lir:
+        """The plan."""
+        return self.planned()
 
 
 @define(eq=False)
@@ -161,19 +175,30 @@ class BoundPrograms:
                 binding = self._binding(arrays, checked)
             bound = self.programs.get(binding)
             if bound is None:
-                lir = self.compiled.specialize(binding)
-                lir, program = self.compiled.planned_program(lir)
-                bound = BoundProgram(program, lir)
+                bound = self._recorded(binding) or self._planned(binding)
                 self.programs.put(binding, bound)
             if bound.version != checked.version:
                 bound.entry, bound.runs = None, 0
-                params = self._prepared(bound.lir, checked)
+                params = self._prepared(bound.preparing, checked)
                 bound.program.bind(params)
                 bound.parameter_memory = (
                     ParameterMemory.of(params, self.donated) if self.has_donations else ParameterMemory()
                 )
                 bound.version = checked.version
             return bound
+
+    def _recorded(self, binding: DimBinding) -> BoundProgram | None:
+        """Return the program for sizes that need not be planned; `None` for other sizes."""
+        planned = cache(partial(self.compiled.specialize, binding))
+        recorded = self.compiled.recorded_program(binding, planned)
+        return None if recorded is None else BoundProgram(recorded[0], planned, recorded[1], self.compiled.lir)
+
+    def _planned(self, binding: DimBinding) -> BoundProgram:
+        planned = self.compiled.specialize(binding)
+        lir, program = self.compiled.planned_program(planned)
+        if lir is planned:
+            self.compiled.record(binding)
+        return BoundProgram(program, lambda: lir, [value.type for value in lir.graph.outputs], lir)
 
     def _prepared(self, lir: Lir, checked: Params) -> Params:
         """Return the prepared parameters: one object for all sizes, unless sizes had to be bound in the prepare program."""

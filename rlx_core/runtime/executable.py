@@ -273,7 +273,7 @@ class Executable:
         try:
             results = tuple(bound.program.run_to(ready, outputs))
             if not bound.is_checked:
-                expect_results(bound.lir, results)
+                expect_results(bound.output_types, results)
                 bound.is_checked = True
         except (RlxError, MemoryError, ImportError, AttributeError, OSError):  # typed, or made so by the caller
             raise
@@ -429,13 +429,12 @@ def _output_number(name: str) -> int | None:
     return int(digits) if name.startswith("out") and digits.isdecimal() and digits.isascii() else None
 
 
-def expect_results(lir: Lir, results: Sequence[Any]) -> None:
+def expect_results(types: Sequence[TensorType], results: Sequence[Any]) -> None:
     """Require that the results have the types that a program declares.
 
     Raises:
         TypeError: There are more or fewer, or one has another dtype or another shape; the backend's own fault.
     """
-    types = [value.type for value in lir.graph.outputs]
     if len(results) != len(types):
         raise TypeError(f"it returned {len(results)} results, and the program has {len(types)}")
     for number, (result, type) in enumerate(zip(results, types, strict=True)):

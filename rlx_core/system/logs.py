@@ -22,6 +22,7 @@ LOGGED: Final[Mapping[str, tuple[str, Literal["DEBUG", "INFO"], str]]] = {
     "pass-end": ("rlx.passes", "DEBUG", "%(program)s: %(name)s, %(nodes)d nodes, %(seconds).4f s, %(counts)s"),
     "compile-end": ("rlx.compile", "INFO", "%(program)s for %(target)s: %(source)s, %(seconds).3f s"),
     "specialize": ("rlx.compile", "INFO", "%(program)s: planned for %(sizes)s, %(seconds).3f s"),
+    "unrecorded": ("rlx.compile", "DEBUG", "%(program)s: %(sizes)s are not recorded: %(reason)s"),
     "binary-refused": ("rlx.cache", "INFO", "%(device)s: %(reason)s"),
     "traced-for-every-call": ("rlx.compile", "INFO", "%(program)s is traced again for every call: %(reason)s"),
     "build": ("rlx.compile", "INFO", "%(program)s for %(target)s: code %(code)s, %(seconds).3f s"),

@@ -21,7 +21,7 @@ from rlx_core.ir.dims.algebra import (
     symbol,
 )
 from rlx_core.ir.dims.atoms import SizeSymbol
-from rlx_core.ir.dims.binding import DimBinding, batch_past_seq, batch_seq, substitute
+from rlx_core.ir.dims.binding import DimBinding, RecordedSize, batch_past_seq, batch_seq, call_recorded, substitute
 from rlx_core.ir.dims.guards import Relation, SizeGuard, collecting_guards, holds, record, require
 from rlx_core.ir.dims.text import parse_dim, parse_dims
 
@@ -33,11 +33,13 @@ __all__ = [
     "Dim",
     "DimBinding",
     "Expr",
+    "RecordedSize",
     "Relation",
     "SizeGuard",
     "SizeSymbol",
     "batch_past_seq",
     "batch_seq",
+    "call_recorded",
     "collecting_guards",
     "exact_quotient",
     "floor_quotient",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from attrs import field
 
@@ -10,6 +11,26 @@ from rlx_core.errors import BindingError, ShapeError
 from rlx_core.ir.dims.algebra import Dim, Expr, exact_quotient, floor_quotient, product, smaller
 from rlx_core.ir.dims.atoms import Atom, SizeSymbol, symbol_from
 from rlx_core.system.records import frozen
+
+
+class RecordedSize:
+    """The base of sizes that record the computations with them (`pipeline.recording`): integers to `isinstance`."""
+
+    __slots__ = ()
+
+    def called(self, function: Callable[..., Any], numbers: Sequence[Any]) -> Any:
+        """Record the call of a function of numbers, of which this is one; return its result, a number or a tuple of some."""
+        raise NotImplementedError
+
+
+def call_recorded(function: Callable[..., Any], *numbers: Any) -> Any:
+    """Return `function(*numbers)`. If sizes are recorded, it is one operation, whatever branches the function takes.
+
+    Args:
+        function: Depends on its arguments only; its result is a number or a tuple of numbers.
+    """
+    recorded = next((number for number in numbers if isinstance(number, RecordedSize)), None)
+    return function(*numbers) if recorded is None else recorded.called(function, numbers)
 
 
 @frozen
@@ -27,6 +48,11 @@ class DimBinding:
     def of(**sizes: int) -> DimBinding:
         """A binding from names."""
         return binding_of(sizes)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether computations with the sizes are recorded: their results are then kept nowhere else."""
+        return any(isinstance(size, RecordedSize) for size in self.sizes.values())
 
     def bind(self, size: Dim) -> Dim:
         return substitute(size, self.sizes)

@@ -11,6 +11,7 @@ import random
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from operator import add
 from typing import Final
 
 import numpy as np
@@ -140,36 +141,21 @@ class _Packer:
     """Places ranges one after another at the lowest offset where they fit: first fit in a given order."""
 
     def __init__(self, ranges: Sequence[LiveRange], alignment: int) -> None:
-        self.count = len(ranges)
-        self.births = np.array([r.birth for r in ranges], np.int64)
-        self.deaths = np.array([r.death for r in ranges], np.int64)
+        self.births = [r.birth for r in ranges]
+        self.deaths = [r.death for r in ranges]
         # Sizes are rounded up once, so that every end is an aligned offset for the next one.
-        self.sizes = np.array([_aligned(r.nbytes, alignment) for r in ranges], np.int64)
+        self.sizes = [_aligned(r.nbytes, alignment) for r in ranges]
 
-    def place(self, order: Sequence[int]) -> np.ndarray:
+    def place(self, order: Sequence[int]) -> list[int]:
         """An offset for each range, when they are placed in `order`."""
-        count = self.count
-        if count <= FEW_RANGES:
-            return self._place_few(order)
-        offsets = np.zeros(count, np.int64)
-        births, deaths = np.empty(count, np.int64), np.empty(count, np.int64)
-        starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
-        for done, index in enumerate(order):
-            birth, death, size = self.births[index], self.deaths[index], self.sizes[index]
-            together = (births[:done] <= death) & (deaths[:done] >= birth)
-            lows, highs = starts[:done][together], ends[:done][together]
-            offset = _first_gap(lows, highs, int(size))
-            offsets[index] = offset
-            births[done], deaths[done], starts[done], ends[done] = birth, death, offset, offset + size
-        return offsets
+        return self._place_few(order) if len(self.sizes) <= FEW_RANGES else self._place_many(order)
 
-    def _place_few(self, order: Sequence[int]) -> np.ndarray:
-        """Do the same without NumPy, whose calls would take longer than the arithmetic."""
-        births, deaths, sizes = self.births.tolist(), self.deaths.tolist(), self.sizes.tolist()
+    def _place_few(self, order: Sequence[int]) -> list[int]:
+        """Place them without NumPy, whose calls would take longer than the arithmetic."""
         placed: list[tuple[int, int, int, int]] = []  # by start: (start, end, birth, death)
-        offsets = [0] * self.count
+        offsets = [0] * len(self.sizes)
         for index in order:
-            birth, death, size = births[index], deaths[index], sizes[index]
+            birth, death, size = self.births[index], self.deaths[index], self.sizes[index]
             offset = 0
             for start, end, other_birth, other_death in placed:
                 if other_birth > death or other_death < birth:
@@ -180,10 +166,28 @@ class _Packer:
                     offset = end
             offsets[index] = offset
             insort(placed, (offset, offset + size, birth, death))
-        return np.array(offsets, np.int64)
+        return offsets
 
-    def height(self, offsets: np.ndarray) -> int:
-        return int((offsets + self.sizes).max(initial=0))
+    def _place_many(self, order: Sequence[int]) -> list[int]:
+        count = len(self.sizes)
+        offsets = [0] * count
+        births, deaths = np.empty(count, np.int64), np.empty(count, np.int64)
+        starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+        for done, index in enumerate(order):
+            birth, death, size = self.births[index], self.deaths[index], self.sizes[index]
+            together = (births[:done] <= death) & (deaths[:done] >= birth)
+            lows, highs = starts[:done][together], ends[:done][together]
+            offset = _first_gap(lows, highs, size)
+            offsets[index] = offset
+            births[done], deaths[done], starts[done], ends[done] = birth, death, offset, offset + size
+        return offsets
+
+    def height(self, offsets: Sequence[int]) -> int:
+        return max(map(add, offsets, self.sizes), default=0)
+
+    def tops(self, offsets: Sequence[int], height: int) -> list[int]:
+        """The ranges that end at `height`."""
+        return [i for i, (offset, size) in enumerate(zip(offsets, self.sizes, strict=True)) if offset + size == height]
 
 
 def _first_gap(lows: np.ndarray, highs: np.ndarray, size: int) -> int:
@@ -214,7 +218,7 @@ def _by_weight(ranges: Sequence[LiveRange]) -> list[int]:
 
 
 def _greedy(order: Callable[[Sequence[LiveRange]], list[int]]) -> Strategy:
-    return lambda ranges, alignment: _Packer(ranges, alignment).place(order(ranges)).tolist()
+    return lambda ranges, alignment: _Packer(ranges, alignment).place(order(ranges))
 
 
 _WORK: Final = 60_000
@@ -228,26 +232,26 @@ def _best(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
     packer = _Packer(ranges, alignment)
     bound = lower_bound(ranges, alignment)
     best_order: list[int] = []
-    best = np.zeros(0, np.int64)
+    best: list[int] = []
     height = -1
     for order in (_by_size(ranges), _by_weight(ranges), _by_birth(ranges)):
         offsets = packer.place(order)
         if height < 0 or packer.height(offsets) < height:
             best_order, best, height = order, offsets, packer.height(offsets)
         if height <= bound:
-            return best.tolist()
+            return best
     rng = random.Random(len(ranges))  # seeded: the same program gets the same plan in every process
     for _ in range(_WORK // max(len(ranges), 1)):
         if height <= bound:
             break
-        tops = np.flatnonzero(best + packer.sizes == height)
-        moved = int(tops[rng.randrange(len(tops))])
+        tops = packer.tops(best, height)
+        moved = tops[rng.randrange(len(tops))]
         order = [i for i in best_order if i != moved]
         order.insert(rng.randrange(best_order.index(moved) + 1), moved)
         offsets = packer.place(order)
         if packer.height(offsets) <= height:  # equal ones too, so that the search can leave a plateau
             best_order, best, height = order, offsets, packer.height(offsets)
-    return best.tolist()
+    return best
 
 
 def _none(ranges: Sequence[LiveRange], alignment: int) -> list[int]:

@@ -14,7 +14,7 @@ from rlx_core.ir.dtypes import DType, i8, i16, u8
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
-from rlx_core.pipeline.backend import Backend, Level, Listing, ObjectStore, Params, Program, Target
+from rlx_core.pipeline.backend import Backend, Level, Listing, ObjectStore, Outline, Params, Program, Target
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_cpu import tier
 
@@ -91,6 +91,8 @@ def element_functions(options: Mapping[str, Any]) -> ElementFunctions | None:
 class CpuBackend(Backend):
     """This machine's processor: native code where llvmlite is installed, NumPy for the rest."""
 
+    has_outlines = True
+
     @property
     def target(self) -> Target:  # type: ignore[override]  # computed on access, not assigned
         return self.target_for({})
@@ -125,6 +127,22 @@ class CpuBackend(Backend):
         from rlx_cpu.native.runtime.program import native_program
 
         return native_program(lir, target.kernels, settings, poison=poison)
+
+    def outline(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Outline | None:
+        chosen = options.get("options", {})
+        if chosen.get("cpu.oracle") or chosen.get("cpu.poison") or lir.origin is None:
+            return None
+        template = lir.origin.template
+        settings = tier.settings_of(template, chosen)
+        if settings is None or settings.tuning is not None:
+            return None
+        from rlx_cpu.native.runtime.recorded import outline  # here, because few programs have many sizes
+
+        def is_current() -> bool:
+            now = tier.settings_of(template, chosen)
+            return now is settings or now == settings
+
+        return outline(lir, target.kernels, settings, is_current)
 
     def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
         with keeping(objects, options.get("options", {})):

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 from rlx_core.codegen.cuts import Cut, cut, evenly
+from rlx_core.ir.dims import call_recorded
 from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.machine import ProductSizes
 
 
 @frozen
@@ -123,12 +125,16 @@ def chains_of(rows: int, vectors: int) -> int:
 def tiles_of(m: int, n: int, dtype: DType, isa: Isa, *, lines: int = 1) -> tuple[Cut, Cut]:
     """Tiles down `lines` times `m` rows, and panels across `n` columns in vectors."""
     lanes = isa.lanes(dtype)
-    tile = tile_for(m, n, lanes, isa.registers)
-    rows, panels = cut(m, tile.rows, lines), cut(-(-n // lanes), tile.vectors)
-    if len(rows.sizes) * len(panels.sizes) == 1:
-        return rows, panels
-    exact = _exact_tile(m, -(-n // lanes), tile, isa.registers)
-    return (rows, panels) if exact is None else (cut(m, exact.rows, lines), cut(-(-n // lanes), exact.vectors))
+    rows, vectors = call_recorded(_tile_sizes, m, n, lanes, isa.registers, lines)
+    return cut(m, rows, lines), cut(-(-n // lanes), vectors)
+
+
+def _tile_sizes(m: int, n: int, lanes: int, registers: int, lines: int) -> tuple[int, int]:
+    """Return the largest rows and vectors of the tiles of a product."""
+    tile, vectors = tile_for(m, n, lanes, registers), -(-n // lanes)
+    if len(cut(m, tile.rows, lines).sizes) * len(cut(vectors, tile.vectors).sizes) > 1:
+        tile = _exact_tile(m, vectors, tile, registers) or tile
+    return tile.rows, tile.vectors
 
 
 def _exact_tile(m: int, vectors: int, tile: TileShape, registers: int) -> TileShape | None:
@@ -182,18 +188,36 @@ def grouped(
         packs_rows: Whether A is packed for every item, which wants items that are wide.
         packs_panels: Whether B is packed for every item, which wants items that are high.
     """
-    lanes, sizes = isa.lanes(dtype), isa.machine.products
+    lanes = isa.lanes(dtype)
     row_nbytes = max(1, depth * rows.size * dtype.itemsize)
     panel_nbytes = max(1, depth * panels.size * lanes * dtype.itemsize)
-    row_tiles = max(1, min(rows.pieces, sizes.block_nbytes // row_nbytes))
-    panel_group = max(1, min(panels.pieces, sizes.block_nbytes // panel_nbytes))
-    if rows.pieces <= sizes.fewest_tiles and not packs_rows:
+    row_tiles, panel_group = call_recorded(
+        _group_sizes, batch, rows.pieces, panels.pieces, row_nbytes, panel_nbytes, packs_rows, packs_panels,
+        isa.machine.products,
+    )  # fmt: skip
+    return Blocks(rows, panels, depth, evenly(rows.pieces, row_tiles), evenly(panels.pieces, panel_group), lanes)
+
+
+def _group_sizes(
+    batch: int,
+    tiles: int,
+    panels: int,
+    row_nbytes: int,
+    panel_nbytes: int,
+    packs_rows: bool,
+    packs_panels: bool,
+    sizes: ProductSizes,
+) -> tuple[int, int]:
+    """Return the tiles and the panels of an item; the numbers of both and the bytes of one of each are those of a product."""
+    row_tiles = max(1, min(tiles, sizes.block_nbytes // row_nbytes))
+    panel_group = max(1, min(panels, sizes.block_nbytes // panel_nbytes))
+    if tiles <= sizes.fewest_tiles and not packs_rows:
         panel_group = 1  # panels are then read in the order in which they lie, which the prefetching counts on
     if packs_rows:
-        panel_group = max(panel_group, min(panels.pieces, sizes.packed_group))
+        panel_group = max(panel_group, min(panels, sizes.packed_group))
 
     def items() -> int:
-        return batch * -(-rows.pieces // row_tiles) * -(-panels.pieces // panel_group)
+        return batch * -(-tiles // row_tiles) * -(-panels // panel_group)
 
     while items() < sizes.items and panel_group > 1 and not packs_rows:
         panel_group = -(-panel_group // 2)
@@ -202,4 +226,4 @@ def grouped(
         row_tiles = -(-row_tiles // 2)
     while items() < sizes.fewest_tiles and panel_group > 1:
         panel_group = -(-panel_group // 2)
-    return Blocks(rows, panels, depth, evenly(rows.pieces, row_tiles), evenly(panels.pieces, panel_group), lanes)
+    return row_tiles, panel_group

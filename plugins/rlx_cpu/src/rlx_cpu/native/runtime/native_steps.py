@@ -85,6 +85,37 @@ class Run:
     has_threaded: bool
 
 
+@frozen(eq=False)
+class TableContents:
+    """The words of a table that are the same in all frames, and the positions of others.
+
+    Attributes:
+        words: The table, with 0 for each address.
+        scratch: The words that are the address of scratch memory.
+        statuses: The words that are addresses of status rows, in the order of the steps.
+        polls: For each of these steps whether it polls for signals.
+    """
+
+    words: Sequence[int]
+    scratch: Sequence[int]
+    statuses: Sequence[int]
+    polls: Sequence[bool]
+
+    @classmethod
+    def of(cls, compiled: CompiledSteps) -> TableContents:
+        """The contents for some steps."""
+        words = [0] * compiled.table_words  # a list, because numbers are stored in it in a third of the time
+        for each in compiled.steps.values():
+            words[each.first - len(each.words) : each.first] = reversed(each.words)
+        scratch = [each.workspace for each in compiled.steps.values() if each.workspace is not None]
+        statuses = [(each.status, each.emitted.polls) for each in _with_status(compiled) if each.status is not None]
+        return cls(words, scratch, [word for word, _ in statuses], [polls for _, polls in statuses])
+
+
+def _with_status(compiled: CompiledSteps) -> list[NativeStep]:
+    return [each for each in compiled.steps.values() if each.status is not None]
+
+
 _shared_packed: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
 """Packed operands of immutable arrays, which executables share. Whatever refers to packed bytes also refers to the array, whose
 identity is part of the key and so belongs to no other array meanwhile."""
@@ -111,33 +142,31 @@ class NativeCode(Code):
         reason_on_host: Callable[[Step], str] = lambda step: f"{step.kernel} runs with NumPy",
         margin: int = 0,
     ) -> None:
-        self.native, self.arguments, self._packs = compiled, arguments, packs
-        self._takes_longer, self._reason_on_host, self._margin = takes_longer, reason_on_host, margin
+        self.native, self.arguments, self.packs = compiled, arguments, packs
+        self.takes_longer, self._reason_on_host, self._margin = takes_longer, reason_on_host, margin
         self.steps = frozenset(compiled.steps)
         self.workspace_nbytes, self.origin, self.tuned = compiled.workspace, compiled.origin, compiled.tuned
-        self._statuses = [each for each in compiled.steps.values() if each.status is not None]
+        self.settings, self.codes, self.packed_constants = compiled.settings, compiled.codes, compiled.packed_constants
+        self.contents = TableContents.of(compiled)
         self._runs: dict[tuple[int, ...], Run] = {}
 
     # ------------------------------------------------------------------------------------------- the table
 
     def prepare(self, frame: Frame) -> Table:
-        native = self.native
+        contents = self.contents
         scratch = allocate(self.workspace_nbytes + self._margin, ALIGNMENT)
-        status, packed = status_rows([each.emitted.polls for each in self._statuses]), self._packed(frame)
-        words = [0] * native.table_words  # a list, because numbers are stored in it in a third of the time
+        status, packed = status_rows(contents.polls), self._packed(frame)
+        words = list(contents.words)
         for buffer, address in frame.bound.items():
             arguments = self.arguments.get(buffer)
             if arguments is not None:
                 _store(words, arguments, address)
-        for row, each in zip(status, self._statuses, strict=True):
-            assert each.status is not None, "they are the steps that have a status"
-            words[each.status] = address_of(row)
+        for row, word in zip(status, contents.statuses, strict=True):
+            words[word] = address_of(row)
         scratch_address = address_of(scratch)
-        for each in native.steps.values():
-            words[each.first - len(each.words) : each.first] = reversed(each.words)
-            if each.workspace is not None:
-                words[each.workspace] = scratch_address
-        for operand, array in zip(self._packs, packed, strict=True):
+        for word in contents.scratch:
+            words[word] = scratch_address
+        for operand, array in zip(self.packs, packed, strict=True):
             words[operand.word] = address_of(array)
         return Table(np.array(words, np.int64), scratch, status, packed)
 
@@ -146,14 +175,14 @@ class NativeCode(Code):
 
     def _packed(self, frame: Frame) -> Sequence[np.ndarray]:
         """The packed operands of a frame's binding; each is made once for all programs that need it."""
-        if not self._packs:
+        if not self.packs:
             return ()
         from rlx_cpu.native.llvm.background import share_out  # here, because packages have their operands packed
 
-        constants, params = self.native.packed_constants, frame.params.prepared.packed
-        caches = [constants if each.location.buffer.kind == "constant" else params for each in self._packs]
+        constants, params = self.packed_constants, frame.params.prepared.packed
+        caches = [constants if each.location.buffer.kind == "constant" else params for each in self.packs]
         missing: dict[Hashable, tuple[PackedOperand, dict[Hashable, Any]]] = {}
-        for each, cache in zip(self._packs, caches, strict=True):
+        for each, cache in zip(self.packs, caches, strict=True):
             if each.key not in cache:
                 packed = _shared_packed.get(self._shared_key(frame, each))
                 if packed is None:
@@ -178,10 +207,10 @@ class NativeCode(Code):
                     free_mapped_pages(frame.params.arrays[each.location.buffer.number])
 
         jobs = [(start, *operand) for start, operand in zip(starts, missing.values(), strict=True)]
-        settings = self.native.settings
+        settings = self.settings
         threads = settings.threads if end >= settings.machine.serial_pack_nbytes else 1
         share_out(lambda job: pack_one(*job), jobs, threads)
-        return [cache[each.key] for each, cache in zip(self._packs, caches, strict=True)]
+        return [cache[each.key] for each, cache in zip(self.packs, caches, strict=True)]
 
     def _shared_key(self, frame: Frame, operand: PackedOperand) -> Hashable:
         """The identity of a packed operand in this process; `None` if the array that it is packed from may change."""
@@ -204,18 +233,21 @@ class NativeCode(Code):
         return run
 
     def _new_run(self, numbers: tuple[int, ...]) -> Run:
-        threads, machine = self.native.settings.threads, self.native.settings.machine
+        rows, steps, has_threaded = self.rows_of(numbers)
+        uses_threads = has_threaded and self.takes_longer(numbers, self.settings.machine.serial_us)
+        return Run(np.array(rows, np.int64).reshape(-1, STEP_WORDS), steps, uses_threads, has_threaded)
+
+    def rows_of(self, numbers: tuple[int, ...]) -> tuple[list[tuple[int, ...]], tuple[int, ...], bool]:
+        """Return the rows of a run's words, the number of the step of each, and whether threads could share a step."""
         steps = [(number, self.native.steps[number]) for number in numbers]
         calls = [
             (n, (each, name)) for n, each in steps for name in (each.emitted.prologue, each.emitted.function) if name
         ]
         has_threaded = any(each.emitted.uses_threads or each.emitted.shares for _, each in steps)
-        uses_threads = has_threaded and self._takes_longer(numbers, machine.serial_us)
-        words = call_words([call for _, call in calls], threads)
-        return Run(words, tuple(n for n, _ in calls), uses_threads, has_threaded)
+        return call_rows([call for _, call in calls], self.settings.threads), tuple(n for n, _ in calls), has_threaded
 
     def _call(self, run: Run, table: Table, profile: Profile | None) -> None:
-        settings, count = self.native.settings, len(run.steps)
+        settings, count = self.settings, len(run.steps)
         steps, base = run.words.ctypes.data, table.words.ctypes.data
         threads = settings.threads if run.uses_threads else 1
         stamps = None if profile is None or not has_clock() else np.zeros((threads, count, RECORD_WORDS), np.int64)
@@ -242,12 +274,13 @@ class NativeCode(Code):
         number = int(np.flatnonzero(table.status[:, 0])[0])
         kind, offender = map(int, table.status[number, :2])
         clear(table.status)
-        each = self._statuses[number]
+        each = _with_status(self.native)[number]
         assert each.emitted.fault is not None, "a step that reports faults can name them"
         raise each.emitted.fault.kinds[kind - 1](offender).with_fact(each.where)
 
     def end(self, frame: Frame, inputs: Sequence[Any], begun: Any, *, waits: bool) -> None:
-        self.native.flush()
+        for code in self.codes:
+            code.flush()  # waits until the code is in the cache, if that is where it goes
 
     def poison_scratch(self, frame: Frame) -> None:
         frame.calls.scratch.fill(POISON)
@@ -270,7 +303,7 @@ class NativeCode(Code):
     def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any]:
         frame = program.frames.take(program.shared.params)  # the entry's own from now on
         table: Table = frame.calls
-        base, settings = table.words.ctypes.data, self.native.settings
+        base, settings = table.words.ctypes.data, self.settings
         words = {
             buffer: [(base + 8 * position, offset) for position, offset in each]
             for buffer, each in self.arguments.items()
@@ -311,14 +344,14 @@ class NativeCode(Code):
     def mode(self, runs: Sequence[Run]) -> Mode:
         """Return the threads that run a program, by its estimated time on one thread."""
         modes = runtime.entry_words.Mode
-        threads, speed = self.native.settings.threads, self.native.settings.machine.speed
+        threads, speed = self.settings.threads, self.settings.machine.speed
         if threads > 1 and any(run.uses_threads for run in runs):
             return modes.SHARED
         steps = [number for run in runs for number in dict.fromkeys(run.steps)]
-        if any(each.emitted.polls for each in self.native.steps.values()) or self._takes_longer(steps, speed.locked_us):
+        if any(each.emitted.polls for each in self.native.steps.values()) or self.takes_longer(steps, speed.locked_us):
             return modes.ALONE
         can_share = len(runs) == 1 and runs[0].has_threaded and threads > 1
-        return modes.AWAKE if can_share and self._takes_longer(steps, speed.awake_us) else modes.TINY
+        return modes.AWAKE if can_share and self.takes_longer(steps, speed.awake_us) else modes.TINY
 
     def shared(self, lir: Lir) -> CompiledSteps:
         return self.native.on(lir)
@@ -363,9 +396,9 @@ def packs_of(compiled: CompiledSteps, locations: Locations) -> list[PackedOperan
     return packs
 
 
-def call_words(calls: Sequence[tuple[NativeStep, str]], threads: int) -> np.ndarray:
+def call_rows(calls: Sequence[tuple[NativeStep, str]], threads: int) -> list[tuple[int, ...]]:
     """The words of a run, a row for each call of a step's function; see `STEP_WORDS`."""
-    words = np.zeros((len(calls), STEP_WORDS), np.int64)
+    rows: list[list[int]] = []
     is_serial, head = False, 0
     for i, (step, function) in enumerate(calls):
         emitted = step.emitted
@@ -373,8 +406,8 @@ def call_words(calls: Sequence[tuple[NativeStep, str]], threads: int) -> np.ndar
         before, is_serial = is_serial, not emitted.uses_threads
         following = calls[i + 1][0].emitted.uses_threads if i + 1 < len(calls) else True
         parts = (0 if before else 1) if is_serial else max(emitted.parts, threads)
-        words[i] = step.address_of(function), 8 * step.first, parts, MEETS if following or not is_serial else 0
+        rows.append([step.address_of(function), 8 * step.first, parts, MEETS if following or not is_serial else 0])
         head = head if is_serial and before else i
         if emitted.polls:
-            words[head, -1] |= CALLERS  # one thread runs the first of serial steps and those that follow
-    return words
+            rows[head][-1] |= CALLERS  # one thread runs the first of serial steps and those that follow
+    return [tuple(row) for row in rows]

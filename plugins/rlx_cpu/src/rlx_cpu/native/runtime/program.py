@@ -27,6 +27,21 @@ def tunable_functions(lir: Lir) -> Sequence[Function]:
     return functions_of(lir)[0] if lir.origin is None else ()
 
 
+def native_code(lir: Lir, native: CompiledSteps, locations: Locations, margin: int = 0) -> NativeCode:
+    """The calls of a plan's steps; `margin` bytes of poison are behind scratch memory."""
+
+    def steps_take_longer(numbers: Sequence[int], microseconds: float) -> bool:
+        from rlx_cpu.native.work import takes_longer  # here, because one thread runs short programs without asking
+
+        steps = ((lir.steps[number], native.steps[number].emitted) for number in numbers)
+        # The template's graph has the formulas of steps whose sizes were bound.
+        template = None if lir.origin is None else lir.origin.template.graph
+        return takes_longer(steps, microseconds, native.settings.machine.speed, template)
+
+    arguments, packs = arguments_of(native, locations), packs_of(native, locations)
+    return NativeCode(native, arguments, packs, steps_take_longer, reason_on_host, margin)
+
+
 def native_program(
     lir: Lir,
     kernels: KernelTable,
@@ -55,18 +70,7 @@ def native_program(
         return evolve(compile_steps(planned, kernels, settings, tuned.machines), tuned=tuned.problems)
 
     def code(planned: Lir, locations: Locations) -> NativeCode:
-        native = compiled or compiled_steps(planned)
-
-        def steps_take_longer(numbers: Sequence[int], microseconds: float) -> bool:
-            from rlx_cpu.native.work import takes_longer  # here, because one thread runs short programs without asking
-
-            steps = ((planned.steps[number], native.steps[number].emitted) for number in numbers)
-            # The template's graph has the formulas of steps whose sizes were bound.
-            template = None if planned.origin is None else planned.origin.template.graph
-            return takes_longer(steps, microseconds, settings.machine.speed, template)
-
-        arguments, packs = arguments_of(native, locations), packs_of(native, locations)
-        return NativeCode(native, arguments, packs, steps_take_longer, reason_on_host, memory.margin)
+        return native_code(planned, compiled or compiled_steps(planned), locations, memory.margin)
 
     memory = HostMemory("cpu", CANARY if poison else 0)
     return planned_program(lir, kernels, memory, code, nested)

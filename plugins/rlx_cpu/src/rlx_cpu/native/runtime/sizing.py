@@ -19,6 +19,7 @@ from rlx_core.codegen.unknown import PREFIX
 from rlx_core.ir.dims import Dim, DimBinding, parse_dim
 from rlx_core.ir.graph import Node, symbols_inside
 from rlx_core.ir.lir import Lir, Step, TemplateOrigin
+from rlx_core.ir.types import known_size
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define, evolve, frozen
@@ -65,10 +66,13 @@ class SizedVariant:
     code: JitCode | None = None
     words: tuple[Dim, ...] = ()
 
-    def called(self, call: Call) -> Sized | None:
-        """The function as it is called."""
+    def called(self, call: Call, *, is_recorded: bool = False) -> Sized | None:
+        """The function as it is called; a recorded call is not kept."""
         if self.emitted is None or self.code is None:
             return None
+        if is_recorded:
+            emitted = evolve(self.emitted, **{name: getattr(call, name) for name in CALLED})
+            return Sized(self.form, emitted, self.code, tuple(map(known_size, map(call.sizes.bind, self.words))))
         changed = {name: value for name in CALLED if (value := getattr(call, name)) != getattr(self.emitted, name)}
         if changed:
             self.emitted = evolve(self.emitted, **changed)  # most sizes are called as the last ones were
@@ -93,16 +97,16 @@ class Forms:
     lock: Lock = field(factory=lambda: Lock("a program's functions for all sizes"))
 
     def of(
-        self, step: Step, node: Node, layout: Layout, sizes: DimBinding, find: FindForm
+        self, step: Step, node: Node, layout: Layout, sizes: DimBinding, find: FindForm | None
     ) -> tuple[SizedVariant, Call] | None:
-        """Return the form of a step and its call, existing or new; `None` if the step has no form."""
+        """Return the form of a step and its call, existing or new by `find`; `None` if the step has no form."""
         bound = tuple(None if p is None else (p.is_bound, p.literal) for p in layout.operands)
         known = self.known.setdefault((step.kernel, node.op, node.operand_types, bound), [])
         for variant in known:
             call = variant.form.call(layout, sizes)
             if call is not None:
                 return variant, call
-        form = find(node, layout, sizes) if len(known) < MOST_FORMS else None
+        form = find(node, layout, sizes) if find is not None and len(known) < MOST_FORMS else None
         call = None if form is None else form.call(layout, sizes)
         if form is None or call is None:
             return None
@@ -120,6 +124,7 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], kernels: KernelTable, i
     if lir.origin is None or any(name.name.startswith(PREFIX) for name in lir.origin.sizes.sizes):
         return {}
     sizes, forms, nodes = lir.origin.sizes, _forms_of(lir.origin.template, isa), _template_nodes(lir, lir.origin)
+    is_recorded = sizes.is_recorded
     alike: dict[Hashable, list[int]] = {}  # the steps that share a function and how it is called
     matches: list[tuple[list[int], SizedVariant, Call]] = []
     with forms.lock:
@@ -131,15 +136,16 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], kernels: KernelTable, i
             numbers = alike.setdefault((step.kernel, node.op, layout), [])  # the template's op, whose hash is known
             numbers.append(number)
             find = sized_in(kernels, step.kernel) if len(numbers) == 1 else None
-            form = None if find is None else forms.of(step, node, layout, sizes, partial(find, isa=isa))
+            create = None if find is None or is_recorded else partial(find, isa=isa)
+            form = None if find is None else forms.of(step, node, layout, sizes, create)
             if form is not None:
                 matches.append((numbers, *form))
         missing = [variant for _, variant, _ in matches if not variant.is_made]
-        if missing:
+        if missing and not is_recorded:
             _make(missing, isa)
     called = {}
     for numbers, variant, call in matches:
-        sized = variant.called(call)
+        sized = variant.called(call, is_recorded=is_recorded)
         if sized is not None:
             called.update(dict.fromkeys(numbers, sized))
     return called

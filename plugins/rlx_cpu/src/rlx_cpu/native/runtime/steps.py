@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from attrs import field
+
 from rlx_core.codegen.places import Layout, Places
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Constant
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import package_of
-from rlx_core.system.records import evolve
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native import runtime
 from rlx_cpu.native.contract import BufferPositions, EmitNested, Emitted
 from rlx_cpu.native.llvm.isa import Isa
@@ -27,6 +29,7 @@ from rlx_cpu.native.table import emitter_in, is_external, is_native
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
+    from rlx_cpu.native.runtime.sizing import FixedFunctions
 
 
 def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
@@ -143,16 +146,10 @@ def compile_steps(
         return None if emitted is None else (module, emitted)
 
     lying = dict(layouts(lir))
-    sized = {} if lir.origin is None else runtime.sizing.sized_steps(lir, lying, kernels, settings.isa)
-    native: dict[int, StepCall] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
+    shared = shared_calls(lir, lying, kernels, settings.isa)
+    native = dict(shared.calls)
     if len(native) == len(lying):
-        return laid_out(lir, native, settings, frozenset(sized))
-    shared: dict[Hashable, tuple[Emitted, JitCode]] = {}
-    fixed: dict[int, Hashable] = {}
-    if lir.origin is not None:
-        others = {n: layout for n, layout in lying.items() if n not in sized}
-        shared, fixed = runtime.sizing.fixed_steps(lir, others, settings.isa)
-    native |= {number: (*shared[key], ()) for number, key in fixed.items() if key in shared}
+        return laid_out(lir, native, settings, shared.for_all)
     functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
     if machines:
         functions = [evolve(each, machine=machines.get(each.key)) for each in functions]
@@ -160,13 +157,41 @@ def compile_steps(
     for number, each in called(calls, compiled.emitted).items():
         assert compiled.code is not None, "what was emitted has code"
         native[number] = each, compiled.code, ()
-        if number in fixed:
-            shared[fixed[number]] = each, compiled.code
-    return laid_out(lir, native, settings, frozenset((*sized, *fixed)))
+        if number in shared.fixed:
+            shared.functions[shared.fixed[number]] = each, compiled.code
+    return laid_out(lir, native, settings, shared.for_all)
 
 
 StepCall = tuple[Emitted, JitCode | None, tuple[int, ...]]
 """The parts of a step's call: the emitted function, its code if that exists already, and its run-time sizes."""
+
+
+@frozen(eq=False)
+class SharedCalls:
+    """The calls of a bound template's functions.
+
+    Attributes:
+        calls: The calls of functions that exist, by the numbers of the steps.
+        for_all: See `CompiledSteps`.
+        fixed, functions: See `sizing.fixed_steps`.
+    """
+
+    calls: Mapping[int, StepCall] = field(factory=dict)
+    for_all: frozenset[int] = frozenset()
+    fixed: Mapping[int, Hashable] = field(factory=dict)
+    functions: FixedFunctions = field(factory=dict)
+
+
+def shared_calls(lir: Lir, lying: Mapping[int, Layout], kernels: KernelTable, isa: Isa) -> SharedCalls:
+    """Return the calls of the functions that other sizes call too; a plan without a template has no such functions."""
+    if lir.origin is None:
+        return SharedCalls()
+    sized = runtime.sizing.sized_steps(lir, lying, kernels, isa)
+    calls: dict[int, StepCall] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
+    others = {number: layout for number, layout in lying.items() if number not in sized}
+    functions, fixed = runtime.sizing.fixed_steps(lir, others, isa)
+    calls |= {number: (*functions[key], ()) for number, key in fixed.items() if key in functions}
+    return SharedCalls(calls, frozenset((*sized, *fixed)), fixed, functions)
 
 
 def laid_out(
