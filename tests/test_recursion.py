@@ -113,6 +113,9 @@ BOUNDED = {
         "rlx_core/passes/joined_slices.py": "Joining.join Joining.of_chains",
         "rlx_core/pipeline/planning/alias.py": "Views.fit Views._reads",
     },
+    "records of a plan inside one another, which no program makes deeper": {
+        "rlx_core/pipeline/recording.py": "SizeRecording.expression SizeRecording._spelling SizeRecording._assigned",
+    },
     "one level for each axis": {
         "rlx_core/ops/array_creation.py": "asarray",
         "plugins/rlx_cpu/src/rlx_cpu/native/movement/mover.py": "Mover._nest",

@@ -30,7 +30,7 @@ def as_dim(size: object) -> Dim:
         ShapeError: It is neither; nothing is rounded to one.
     """
     if isinstance(size, Expr | RecordedSize):
-        return size
+        return size  # type: ignore[return-value]  # a recorded size is used as an integer
     try:
         return index(size)  # type: ignore[arg-type]
     except TypeError:

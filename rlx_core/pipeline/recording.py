@@ -197,10 +197,10 @@ class RecordedNumber(RecordedSize):
         self.recording, self.name, self.value = recording, name, value
         # `size.__index__()` is how rlx reads a size that must be known: the attribute of the instance serves this call only.
         # C code, `range` and `operator.index` call the method of the class.
-        self.__index__ = self.__pos__
+        vars(self)["__index__"] = self.__pos__
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]  # see above
+    @property  # type: ignore[misc]  # see above
+    def __class__(self) -> type:
         return type(self.value)
 
     def __hash__(self) -> int:
@@ -225,7 +225,7 @@ class RecordedNumber(RecordedSize):
             self.recording.guard(f"{self.name} == ({self.value!r})", self.name)
         return self.value
 
-    def __index__(self) -> int:  # type: ignore[no-redef]  # see `__init__`
+    def __index__(self) -> int:
         result: int = self._exactly().__index__()
         return result
 
@@ -236,7 +236,8 @@ class RecordedNumber(RecordedSize):
         return float(self._exactly())
 
     def __bool__(self) -> bool:
-        return bool(self != 0)
+        number: Any = self
+        return bool(number != 0)
 
     def __repr__(self) -> str:
         return repr(self.value)
@@ -280,7 +281,7 @@ def _arithmetic(symbol: str, apply: Callable[[Any, Any], Any]) -> Callable[[Any,
     neutral = _NEUTRAL.get(symbol, (None, None))
 
     def operate(left: Any, right: Any) -> Any:
-        if not (isinstance(left, int | float) and isinstance(right, int | float)):
+        if not (_is_number(left) and _is_number(right)):
             return NotImplemented
         if type(right) is RecordedNumber and symbol in _SHIFTS:
             right = right._exactly()
@@ -306,7 +307,7 @@ def _comparison(symbol: str, opposite: str, apply: Callable[[Any, Any], bool]) -
     def compare(left: RecordedNumber, right: Any) -> Any:
         if left is right:
             return apply(0, 0)
-        if not left.recording.is_open or not isinstance(right, int | float):
+        if not left.recording.is_open or not _is_number(right):
             return NotImplemented
         answer = apply(left.value, _value(right))
         text = f"{left.name} {symbol if answer else opposite} {_text(right)}"
@@ -314,6 +315,10 @@ def _comparison(symbol: str, opposite: str, apply: Callable[[Any, Any], bool]) -
         return answer
 
     return compare
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
 
 
 def _text(number: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -38,12 +39,12 @@ def _asked() -> tuple[int, int]:
     return code_of(ENTRY).address("interrupted"), _record.ctypes.data
 
 
-def status_rows(polls: list[bool]) -> np.ndarray:
+def status_rows(polls: Sequence[bool]) -> np.ndarray:
     """Status words, four for each step that has some; those of loops that ask say where."""
     rows = np.zeros((len(polls), 4), np.int64)
     clear(rows)
     if any(polls):
-        rows[polls, 2:] = _asked()
+        rows[list(polls), 2:] = _asked()
     return rows
 
 

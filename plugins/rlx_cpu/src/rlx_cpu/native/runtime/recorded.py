@@ -100,7 +100,7 @@ class RecordedCode(NativeCode):
         self._runs = {parts.part.steps: Run(words, parts.steps, parts.uses_threads, parts.has_threaded)}
 
     @lazy
-    def native(self) -> CompiledSteps:  # type: ignore[override]  # computed on access, not assigned
+    def native(self) -> CompiledSteps:
         """The steps of its plan."""
         return self._parts.compiled(self._planned())
 
