@@ -37,6 +37,7 @@ from rlx_core.errors import (
     ShapeError,
     TraceError,
     UnknownNameError,
+    UnsupportedError,
     WrongInputCountError,
 )
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host
@@ -413,7 +414,13 @@ IN_FILES = [
     ),
     row("no JSON", lambda b: rlx.load(b.file(swapped(b'"w"', b"'w'"))), FormatError, BROKEN, "not JSON"),
     row(
-        "dtype", lambda b: rlx.load(b.file(swapped(b"F32", b"F23"))), FormatError, BROKEN, "'w'", "F23", "did you mean"
+        "dtype",
+        lambda b: rlx.load(b.file(swapped(b"F32", b"F23"))),
+        UnsupportedError,
+        BROKEN,
+        "'w'",
+        "F23",
+        "did you mean",
     ),
     row("dims", lambda b: rlx.load(b.file(swapped(b"[3,2]", b"[4,2]"))), FormatError, BROKEN, "'w'", "32 bytes", "24"),
     row(

@@ -26,7 +26,7 @@ import numpy as np
 import optree
 from attrs import field
 
-from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, TraceError, UnsupportedError
+from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, TraceError, UnsupportedError, nearest
 from rlx_core.files.reading import mapped
 from rlx_core.files.state import by_name
 from rlx_core.files.tensors import FileTensor
@@ -180,9 +180,11 @@ def _tensor(data: np.ndarray, entry: TensorEntry) -> SafetensorsTensor:
 def unknown_type(name: str, type_name: str) -> UnsupportedError:
     """Return the error of a tensor whose data are requested and whose type is unknown."""
     known = {**DTYPES, **FLOATS8}
+    others = "rlx_core.files.safetensors.open_safetensors(path) reads the other tensors"
+    near = nearest(type_name, known)
     return UnsupportedError(
         f"safetensors: {name!r} has the dtype {_short(type_name)}, and known are {', '.join(known)}",
-        hint="rlx_core.files.safetensors.open_safetensors(path) reads the other tensors",
+        hint=others if near is None else f"{near}; {others}",
     )
 
 
