@@ -30,7 +30,6 @@ whole = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == "llvmlite" else whole(name, package)
 
 import numpy as np
-import pytest
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost

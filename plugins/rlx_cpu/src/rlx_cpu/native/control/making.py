@@ -87,7 +87,7 @@ class Bodies:
         if origin.rounds is not None:
             shape, strides = (origin.rounds, *seen.shape), (alias.root.type.static_nbytes, *seen.strides)
             seen = evolve(seen, shape=shape, strides=strides, rounds=seen.rounds + 1)
-        outer = evolve(pack, operand=origin.operand, view=seen)
+        outer = evolve(pack, operand=origin.operand, view=seen, replaces=False)  # other steps may read the operand
         return self.packs.setdefault(outer, len(self.packs)), 0 if origin.rounds is None else pack.capacity
 
     def _hold(self, nbytes: int) -> int:
