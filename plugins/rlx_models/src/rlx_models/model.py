@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from attrs import field, frozen
 
@@ -12,6 +12,9 @@ import rlx_core as rlx
 from rlx_core.errors import ConfigError
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_models.architectures import Architecture
+
+if TYPE_CHECKING:
+    from rlx_models.chat import ChatTemplate
 
 
 @frozen(eq=False, kw_only=True)
@@ -64,6 +67,14 @@ class PretrainedModel(rlx.Model):
         function, inputs = submodels[name]
         return rlx.Model(name=f"{self.name}_{name}", function=function, parameters=self.parameters, inputs=inputs)
 
+    @property
+    def chat_template(self) -> ChatTemplate | None:
+        """The template of chats of the GGUF file or the checkpoint folder, or `None`."""
+        from rlx_models.chat import template_of_folder, template_of_metadata  # here, because few models are for chats
+
+        template = template_of_metadata(self.metadata)
+        return template_of_folder(self.folder) if template is None and self.folder is not None else template
+
     def apply_chat_template(
         self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False, **variables: Any
     ) -> str:
@@ -74,11 +85,7 @@ class PretrainedModel(rlx.Model):
             PluginError: The package jinja2 is not installed, or too old.
             FormatError: The template cannot be rendered.
         """
-        from rlx_models.chat import template_of_folder, template_of_metadata  # here, because few models are for chats
-
-        template = template_of_metadata(self.metadata)
-        if template is None and self.folder is not None:
-            template = template_of_folder(self.folder)
+        template = self.chat_template
         if template is None:
             raise ConfigError(
                 f"chat: {self.name} has no template of chats", hint="pass the text itself to the tokenizer"
