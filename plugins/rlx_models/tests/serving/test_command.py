@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rlx_core.errors import ConfigError, FileError, PluginError
-from rlx_models.serving.command import command, import_server, load_with_tokenizer
+from rlx_models.serving.command import chat_tokenizer_of, command, import_server, load_with_tokenizer
 
 httpx = pytest.importorskip("httpx", reason="python -m pip install httpx")
 pytest.importorskip("starlette", reason="python -m pip install starlette")
@@ -254,3 +254,14 @@ def test_the_command_has_help() -> None:
     ran = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "120"})
     assert ran.exit_code == 0
     assert "--max-waiting" in ran.output
+
+
+def test_chats_have_the_template_of_the_checkpoint(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2", reason="python -m pip install 'rlx-models[chat]'")
+    folder = written_letters(tmp_path)
+    model, _ = load_with_tokenizer(folder)
+    assert chat_tokenizer_of(model) is None
+    (folder / "chat_template.jinja").write_text("{% for each in messages %}{{ each.content }}{% endfor %}")
+    chats = chat_tokenizer_of(model)
+    assert chats is not None
+    assert chats.apply_chat_template([{"role": "user", "content": "ab"}], add_generation_prompt=True) == "ab"

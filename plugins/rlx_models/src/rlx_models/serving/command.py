@@ -60,7 +60,7 @@ def command(
             target=target,
         )
         engine.warm_up()
-        return server, listener, Service(engine, name or folder.stem, chat_tokenizer_of(model, tokenizer))
+        return server, listener, Service(engine, name or folder.stem, chat_tokenizer_of(model))
 
     server, listener, service = quietly(start)
     limits = server.ServerLimits(
@@ -105,10 +105,6 @@ def load_with_tokenizer(path: Path) -> tuple[PretrainedModel, Tokenizer]:
     return from_pretrained(path), tokenizer
 
 
-def chat_tokenizer_of(model: PretrainedModel, tokenizer: Tokenizer) -> ChatTokenizer | None:
-    """Return the tokenizer with the template of chats: that of the model, or the one of texts; `None` if neither has it."""
-    # Models of other readers may have no tokenizer.
-    for each in (getattr(model, "tokenizer", None), tokenizer):
-        if isinstance(each, ChatTokenizer):
-            return each
-    return None
+def chat_tokenizer_of(model: PretrainedModel) -> ChatTokenizer | None:
+    """Return the model if it has a template of chats, else `None`."""
+    return None if model.chat_template is None else model
