@@ -50,5 +50,28 @@ def pairs(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
     panels(words.view(f"u{2 * matrix.itemsize}")[..., 0], widths, out)
 
 
-FORMS: Final[Mapping[str, Form]] = MappingProxyType({"panels": panels, "pairs": pairs})
+def interleaved(matrix: np.ndarray, sizes: tuple[int, ...], out: np.ndarray) -> None:
+    """`[n, k]` as tiles of some rows, each of which has words of neighbours along k, one for each row; rows beyond n are zeros.
+
+    Args:
+        matrix: The operand; k is a multiple of the elements of a word, times those of a byte.
+        sizes: Rows of a tile, elements of a word, elements of a byte (two: of words one after the other, of four bits each),
+            and a number that is added to bytes.
+        out: Output with the bytes of all tiles.
+    """
+    rows, per_word, per_byte, zero = sizes
+    n, k = matrix.shape
+    bits = np.dtype(f"u{matrix.itemsize}")
+    vectors = k // (per_word * per_byte)
+    tiles = out.view(bits).reshape(-1, vectors, rows, per_word)
+    for tile, start in enumerate(range(0, n, rows)):
+        codes = np.ascontiguousarray(matrix[start : start + rows]).view(bits)
+        count = len(codes)
+        words = codes.reshape(count, vectors, per_byte, per_word).transpose(2, 1, 0, 3)
+        low, *high = (words + bits.type(zero)) if zero else words
+        tiles[tile, :, :count] = (low & bits.type(15)) | (high[0] << bits.type(4)) if high else low
+        tiles[tile, :, count:] = 0
+
+
+FORMS: Final[Mapping[str, Form]] = MappingProxyType({"panels": panels, "pairs": pairs, "interleaved": interleaved})
 """Every form by its name."""

@@ -1,0 +1,102 @@
+"""Products of codes with scales for each block: every number of bits, bound and not, equal bits on every instruction set."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import EVERY_WIDTH, kernel
+
+from rlx_core.ops.block_scaled import BlockScaledMatMul
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.products.block_scaled import CodeLayout, block_scaled_matmul
+
+WEIGHT, SCALES, OFFSETS = 2, 3, 4
+
+
+def arrays(
+    bits: int, dtype: str, *, m: int, n: int, k: int, block: int, scales: str = "f4", offsets: bool = False
+) -> list[np.ndarray]:
+    """Operands: the first row of x and of the weight have the codes of the largest magnitude."""
+    rng = np.random.default_rng([bits, m, n, k, block])
+    low = 0 if dtype == "u1" else -(2 ** (bits - 1))
+    high = low + 2**bits - 1
+    x, weight = rng.integers(-127, 128, (m, k)), rng.integers(low, high + 1, (n, k))
+    x[0], weight[0] = -128, high if dtype == "u1" else low
+    result = [
+        x.astype("i1"),
+        rng.standard_normal((m, k // block)).astype("f4"),
+        weight.astype(dtype),
+        rng.standard_normal((n, k // block)).astype(scales),
+    ]
+    return [*result, rng.standard_normal((n, k // block)).astype("f4")] if offsets else result
+
+
+def expected(x: np.ndarray, t: np.ndarray, weight: np.ndarray, u: np.ndarray, *offsets: np.ndarray) -> np.ndarray:
+    """The definition with NumPy: sums of integers, then one product, product and sum in f32 for each block."""
+    blocks = t.shape[-1]
+    xs = x.astype("i8").reshape(len(x), blocks, -1)
+    sums = np.einsum("mjk,njk->jmn", xs, weight.astype("i8").reshape(len(weight), blocks, -1)).astype("f4")
+    y = np.zeros((len(x), len(weight)), "f4")
+    for j in range(blocks):
+        y = y + sums[j] * (t[:, j, None] * u.astype("f4")[:, j])
+        for each in offsets:
+            y = y + (xs[:, j].sum(-1).astype("f4") * t[:, j])[:, None] * each[:, j]
+    return y
+
+
+CASES = [
+    (4, "i1", 32, "f2", False),
+    (4, "u1", 32, "f4", True),
+    (4, "i1", 8, "f4", False),
+    (2, "i1", 256, "f2", False),
+    (3, "u1", 16, "f4", True),
+    (5, "i1", 32, "f2", False),
+    (5, "u1", 32, "f4", True),
+    (6, "i1", 16, "f4", False),
+    (7, "u1", 12, "f4", False),
+    (8, "i1", 32, "f2", False),
+    (8, "u1", 32, "f4", True),
+    (8, "i1", 256, "f4", False),
+    (8, "i1", 2, "f4", False),
+]
+
+
+@EVERY_WIDTH
+@pytest.mark.parametrize("is_bound", [True, False], ids=["bound", "input"])
+@pytest.mark.parametrize(("bits", "dtype", "block", "scales", "offsets"), CASES)
+def test_products_have_the_bits_of_the_definition(
+    bits: int, dtype: str, block: int, scales: str, offsets: bool, is_bound: bool, isa: Isa
+) -> None:
+    for m, n in ((1, 16), (5, 21)):
+        operands = arrays(bits, dtype, m=m, n=n, k=3 * block, block=block, scales=scales, offsets=offsets)
+        bound = (WEIGHT, SCALES, OFFSETS) if is_bound else ()
+        compiled = kernel(block_scaled_matmul, BlockScaledMatMul(bits=bits), operands, isa, bound=bound)
+        assert len(compiled.emitted.packs) == (len(operands) - 2 if is_bound else 0)
+        for threads in (1, 3):
+            (y,) = compiled(*operands, threads=threads)
+            np.testing.assert_array_equal(y, expected(*operands))
+
+
+@EVERY_WIDTH
+def test_one_scale_for_a_long_row(isa: Isa) -> None:
+    """Blocks of many vectors are a loop; sums of the largest codes do not overflow."""
+    for bits, dtype in ((4, "i1"), (6, "u1"), (8, "i1")):
+        operands = arrays(bits, dtype, m=2, n=9, k=4096, block=4096)
+        compiled = kernel(block_scaled_matmul, BlockScaledMatMul(bits=bits), operands, isa, bound=(WEIGHT, SCALES))
+        np.testing.assert_array_equal(compiled(*operands)[0], expected(*operands))
+
+
+def test_codes_of_four_bits_are_stored_in_four_bits() -> None:
+    from harness import WIDTHS
+
+    operands = arrays(4, "i1", m=1, n=64, k=256, block=32, scales="f2")
+    compiled = kernel(block_scaled_matmul, BlockScaledMatMul(bits=4), operands, WIDTHS[0], bound=(WEIGHT, SCALES))
+    weight, scales = compiled.emitted.packs
+    assert (weight.nbytes, scales.nbytes) == (64 * 256 // 2, 64 * 8 * 2)
+
+
+@pytest.mark.parametrize("bits", range(2, 9))
+def test_sums_of_sixteen_bits_do_not_overflow(bits: int) -> None:
+    codes = CodeLayout.of(bits, is_signed=False)
+    if codes.per_word == 4:
+        assert codes.run(1 << 12) * codes.per_byte * 2 * 128 * (2**bits - 1) < 2**15
