@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import EVERY_WIDTH, kernel
+from harness import EVERY_WIDTH, WIDTHS, kernel
+from sized import code_of
 
+import rlx_core as rlx
 from rlx_core.ops.block_scaled import BlockScaledMatMul
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.products.block_scaled import CodeLayout, block_scaled_matmul
@@ -86,9 +88,20 @@ def test_one_scale_for_a_long_row(isa: Isa) -> None:
         np.testing.assert_array_equal(compiled(*operands)[0], expected(*operands))
 
 
-def test_codes_of_four_bits_are_stored_in_four_bits() -> None:
-    from harness import WIDTHS
+def test_one_code_serves_any_number_of_rows() -> None:
+    """Also of rows in groups of every size; offsets and codes of eight bits have a workspace that grows with the rows."""
+    for bits, dtype, offsets in ((4, "i1", False), (4, "u1", True), (8, "i1", False)):
+        x, t, *weight = arrays(bits, dtype, m=9, n=21, k=64, block=32, offsets=offsets)
+        types = rlx.spec("i8[n, 64]"), rlx.spec("f32[n, 2]")
+        op = BlockScaledMatMul(bits=bits)
+        function = rlx.compile(lambda w, x, t, op=op: op(x, t, *w), weight, *types, target="cpu")
+        for m in (1, 2, 3, 4, 5, 9):
+            np.testing.assert_array_equal(function(x[:m], t[:m]), expected(x[:m], t[:m], *weight))
+            code = code_of(function)
+            assert code.for_all == frozenset(code.steps)
 
+
+def test_codes_of_four_bits_are_stored_in_four_bits() -> None:
     operands = arrays(4, "i1", m=1, n=64, k=256, block=32, scales="f2")
     compiled = kernel(block_scaled_matmul, BlockScaledMatMul(bits=4), operands, WIDTHS[0], bound=(WEIGHT, SCALES))
     weight, scales = compiled.emitted.packs

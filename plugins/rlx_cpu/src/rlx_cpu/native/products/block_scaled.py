@@ -16,16 +16,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
+from typing import Final
 
-from rlx_core.codegen.cuts import Cut, cut
+from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.ir.dims import Dim
+from rlx_core.codegen.unknown import said, unknown
+from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.dtypes import f32, i8, i32
 from rlx_core.ir.graph import Node
 from rlx_core.ops.block_scaled import BlockScaledMatMul
 from rlx_core.pipeline.kernels import Condition
-from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import MOST_PARTS, Emitted, Pack, aligned
+from rlx_core.system.records import evolve, frozen
+from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted, KernelForm, Pack, aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I8, I16, I32, KERNEL, Variable, least, shuffled
 from rlx_cpu.native.llvm.cuts import by_size, start_of
@@ -34,6 +36,8 @@ from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.llvm.ir.numbers import constant
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
+from rlx_cpu.native.llvm.sizes import is_known
+from rlx_cpu.native.llvm.sizes import sized as size_value
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.table import native, op_of
 
@@ -42,6 +46,9 @@ X, X_SCALES, WEIGHT, SCALES, OFFSETS = range(5)
 
 ROWS = 4
 """Rows of x that are multiplied by a vector of codes once it is unpacked."""
+
+ANY_ROWS: Final = unknown("rows")
+"""The number of rows of x, in code for any number."""
 
 WRITTEN_OUT = 4
 """Runs of a block up to which their code is repeated instead of a loop."""
@@ -113,16 +120,34 @@ has_whole_words = Condition(
 )
 
 
-@native.register(BlockScaledMatMul, when=has_whole_words, accepts_strides=False)
+def sized(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> KernelForm:
+    """Finds the form of a product of any number of rows."""
+
+    def call(layout: Layout, sizes: DimBinding) -> Call | None:
+        known = BlockScaled.of(node, layout, ir.Module("form"), isa, "")
+        if not known.m:
+            return None
+        values = said(rows=known.m, **numbers("tiles", known.rows))
+        return Call(
+            values,
+            shared_workspace=known.scratch_nbytes.__index__(),
+            uses_threads=known.uses_threads,
+            parts=known.parts,
+        )
+
+    def emit(module: ir.Module, name: str) -> Emitted:
+        known = BlockScaled.of(node, layout, module, isa, name)
+        emitted = evolve(known, m=ANY_ROWS, rows=unknown_cut("tiles", ROWS)).emit()
+        return evolve(emitted, shared_workspace=int(bool(known.scratch)))
+
+    weights = [None if p is None else (p.type, p.is_bound) for p in layout.operands[WEIGHT:]]
+    return KernelForm(f"{node.op!r} {weights}", call, emit)
+
+
+@native.register(BlockScaledMatMul, when=has_whole_words, accepts_strides=False, sized=sized)
 def block_scaled_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Broadcast words of x times interleaved rows of the weight."""
-    places = (*layout.operands, None)[: OFFSETS + 1]
-    x, weight, scales = layout.required(X, WEIGHT, SCALES)
-    *rows, k = x.type.static_shape
-    n, blocks = scales.type.static_shape
-    m, words = prod(rows), Words.of(module, isa, weight.type.dtype, i32)
-    product = BlockScaled(module, isa, name, layout_at(node), words, places, m, n, k, blocks, len(layout.operands))
-    return product.emit()
+    return BlockScaled.of(node, layout, module, isa, name).emit()
 
 
 @frozen(eq=False, slots=False)
@@ -134,6 +159,7 @@ class BlockScaled:
         words: Pairs of i16, and the vectors of i32.
         places: The operands, `None` for absent offsets.
         m, n, k, blocks: Sizes: rows of x, rows of the weight, columns of both, and blocks of these.
+        rows: The rows of x in groups that are multiplied together.
         operands: Number of operands of the node, absent ones among them.
     """
 
@@ -143,11 +169,23 @@ class BlockScaled:
     codes: CodeLayout
     words: Words
     places: tuple[Place | None, ...]
-    m: int
+    m: Dim
+    rows: Cut
     n: int
     k: int
     blocks: int
     operands: int
+
+    @classmethod
+    def of(cls, node: Node, layout: Layout, module: ir.Module, isa: Isa, name: str) -> BlockScaled:
+        """Return the product of a node with known sizes."""
+        places = (*layout.operands, None)[: OFFSETS + 1]
+        x, weight, scales = layout.required(X, WEIGHT, SCALES)
+        *rows, k = x.type.static_shape
+        n, blocks = scales.type.static_shape
+        m, words = prod(rows), Words.of(module, isa, weight.type.dtype, i32)
+        operands = len(layout.operands)
+        return cls(module, isa, name, layout_at(node), words, places, m, cut(m, ROWS), n, k, blocks, operands)
 
     @cached_property
     def floats(self) -> Simd:
@@ -160,10 +198,6 @@ class BlockScaled:
     @property
     def tiles(self) -> int:
         return -(-self.n // self.lanes)
-
-    @property
-    def rows(self) -> Cut:
-        return cut(self.m, ROWS)
 
     @property
     def block(self) -> int:
@@ -181,6 +215,20 @@ class BlockScaled:
         weight = self.k // self.codes.terms * self.vector_nbytes
         others = {i: p for i, p in enumerate(self.places) if i in (SCALES, OFFSETS) and p is not None}
         return {WEIGHT: weight, **{i: self.blocks * self.lanes * p.type.dtype.itemsize for i, p in others.items()}}
+
+    @property
+    def products(self) -> int:
+        """Multiply-adds, of known sizes."""
+        return (self.m * self.n * self.k).__index__()
+
+    @property
+    def uses_threads(self) -> bool:
+        return self.products >= self.isa.machine.serial_products
+
+    @property
+    def parts(self) -> int:
+        items = self.tiles * self.rows.pieces
+        return max(1, min(MOST_PARTS, items, self.products // self.isa.machine.products.part_products))
 
     def place(self, operand: int) -> Place:
         place = self.places[operand]
@@ -212,7 +260,8 @@ class BlockScaled:
     @property
     def scratch_nbytes(self) -> Dim:
         """Bytes of the shared workspace."""
-        return max((end for _, end in self.scratch.values()), default=0)
+        *_, (_, end) = ((0, 0), *self.scratch.values())
+        return end
 
     def packs(self) -> tuple[Pack, ...]:
         """The operands that are arranged when they are bound."""
@@ -243,11 +292,11 @@ class BlockScaled:
         """Add the functions to the module."""
         b = ir.new_function(self.module, KERNEL, self.name)
         buffers, part, parts, _ = b.function.args
-        items, products = self.tiles * self.rows.pieces, self.m * self.n * self.k
-        if items:
+        pieces, has_items = self.rows.pieces, self.m != 0 and self.n != 0
+        if has_items:
             addresses = self.pointers(b, buffers)
-            with counting(b, *share(b, items, part, parts)) as item:
-                tile, piece = b.sdiv(item, index(self.rows.pieces)), b.srem(item, index(self.rows.pieces))
+            with counting(b, *share(b, self.tiles * pieces, part, parts)) as item:
+                tile, piece = b.sdiv(item, size_value(b, pieces)), b.srem(item, size_value(b, pieces))
                 row = start_of(b, self.rows, piece)
                 for rows in by_size(b, self.rows, piece):
                     self._tile(b, addresses, tile, row, rows)
@@ -255,10 +304,10 @@ class BlockScaled:
         return Emitted(
             self.name,
             packs=self.packs(),
-            shared_workspace=self.scratch_nbytes if items else 0,
-            prologue=self._prologue() if items and self.scratch else None,
-            uses_threads=products >= self.isa.machine.serial_products,
-            parts=max(1, min(MOST_PARTS, items, products // self.isa.machine.products.part_products)),
+            shared_workspace=self.scratch_nbytes if has_items and is_known(self.m) else 0,
+            prologue=self._prologue() if has_items and self.scratch else None,
+            uses_threads=self.uses_threads if is_known(self.m) else True,
+            parts=self.parts if is_known(self.m) else 0,
             notes={"tile": f"{ROWS}x{self.lanes}", "codes": f"{8 // self.codes.per_byte} bits"},
         )
 
