@@ -78,34 +78,40 @@ class BlockForm:
     is_subtracted: bool = False
 
     @cached_property
-    def unsigned_bits(self) -> int:
+    def bits(self) -> int:
         """Bits of a code, as many as are known to be enough."""
         return 8 if self.codes.dtype is i8 else max(2, largest(self.codes).bit_length())
 
     @property
-    def is_centred(self) -> bool:
-        """Whether the zero point is half of the number of codes of fewer than eight bits, so that i8 has the differences."""
-        middle = None if self.zero_point is None else number_of(self.zero_point)
-        return self.codes.dtype is u8 and self.unsigned_bits < 8 and middle == 2 ** (self.unsigned_bits - 1)
+    def op(self) -> BlockScaledMatMul:
+        """The product by such a matrix."""
+        return BlockScaledMatMul(bits=self.bits, zero=self.zero)
+
+    @cached_property
+    def zero(self) -> int:
+        """The zero point, if it is one known integer that codes of u8 may have; else 0."""
+        number = None if self.zero_point is None or self.codes.dtype is i8 else number_of(self.zero_point)
+        return int(number) if number is not None and number in range(256) else 0
 
     @property
     def has_offsets(self) -> bool:
-        return self.offset is not None or (self.zero_point is not None and not self.is_centred)
+        return self.offset is not None or (self.zero_point is not None and not self.zero)
 
     def types(self, n: int, k: int) -> tuple[TensorType, ...]:
         """Return the types of `operands`."""
         blocks = n, k // self.block
-        codes = TensorType(i8 if self.is_centred else self.codes.dtype, (n, k))
+        codes = TensorType(self.codes.dtype, (n, k // self.op.per_byte))
         offsets = (TensorType(f32, blocks),) if self.has_offsets else ()
         return (codes, TensorType(self.scales.dtype, blocks), *offsets)
 
     def operands(self, n: int, k: int) -> tuple[Value, ...]:
-        """Return the weight, the scales and the offsets, if there are any, of `BlockScaledMatMul`."""
+        """Return the weight, the scales and the offsets, if there are any, of the product."""
         shape = n, k // self.block
         codes, scales, offsets = reshaped(self.codes, (n, k)), reshaped(self.scales, shape), None
-        if self.is_centred:
-            codes = as_dtype(codes, i8) - np.int8(2 ** (self.unsigned_bits - 1))
-        elif self.zero_point is not None:
+        if self.op.per_byte == 2:
+            pairs = reshaped(codes, (n, k // 2, 2))
+            codes = bitwise_or(pairs[..., 0], bitwise_left_shift(pairs[..., 1], np.uint8(4)))
+        if self.zero_point is not None and not self.zero:
             zero_point = reshaped(self.zero_point, shape if self.zero_point.type.size != 1 else ())
             offsets = -zero_point * as_dtype(scales, f32)
         if self.offset is not None:
@@ -157,8 +163,7 @@ class ActivationQuantization:
         if n < self.options.min_columns:
             return f"its weight is small, [{k}, {n}]"
         scales = TensorType(f32, (*x.shape[:-1], k // form.block))
-        op = BlockScaledMatMul(bits=form.unsigned_bits)
-        refusal = refusal_of(self.context, probe(op, (x.type.with_dtype(i8), scales, *form.types(n, k))))
+        refusal = refusal_of(self.context, probe(form.op, (x.type.with_dtype(i8), scales, *form.types(n, k))))
         return None if refusal is None else refusal.reason
 
     def product_of_codes(self, x: Value, weight: Value) -> Value:
@@ -170,7 +175,7 @@ class ActivationQuantization:
             blocks = k // form.block
             codes, scales = codes_of_rows(reshaped(x, (*x.shape[:-1], blocks, form.block)), axis=-1)
             self.rounded[key] = reshaped(codes, x.shape), reshaped(scales, (*x.shape[:-1], blocks))
-        return BlockScaledMatMul(bits=form.unsigned_bits)(*self.rounded[key], *form.operands(n, k))
+        return form.op(*self.rounded[key], *form.operands(n, k))
 
 
 def is_product(node: Node) -> bool:
@@ -191,8 +196,7 @@ def entry_of(node: Node, reason: str | None) -> Conversion:
     if reason is None:
         form, (k, n) = block_form(weight), weight.type.static_shape
         assert form is not None, "it is converted"
-        codes, *others = form.types(n, k)
-        after = codes.static_nbytes * (4 if form.unsigned_bits <= 4 else 8) // 8 + sum(t.static_nbytes for t in others)
+        after = sum(t.static_nbytes for t in form.types(n, k))
     what = f"product {x.type} @ {weight.type}{names}"
     return Conversion(QuantizedActivations.name, node.label, what, reason, before, after)
 

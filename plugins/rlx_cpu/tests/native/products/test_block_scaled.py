@@ -20,25 +20,29 @@ def arrays(
 ) -> list[np.ndarray]:
     """Operands: the first row of x and of the weight have the codes of the largest magnitude."""
     rng = np.random.default_rng([bits, m, n, k, block])
-    low = 0 if dtype == "u1" else -(2 ** (bits - 1))
-    high = low + 2**bits - 1
-    x, weight = rng.integers(-127, 128, (m, k)), rng.integers(low, high + 1, (n, k))
-    x[0], weight[0] = -128, high if dtype == "u1" else low
+    low, high = (0, 2**bits - 1) if dtype == "u1" else (-128, 127)
+    x, codes = rng.integers(-127, 128, (m, k)), rng.integers(low, high + 1, (n, k))
+    x[0], codes[0] = -128, high if dtype == "u1" else low
+    if bits <= 4:
+        codes = codes[:, ::2] | codes[:, 1::2] << 4
     result = [
         x.astype("i1"),
         rng.standard_normal((m, k // block)).astype("f4"),
-        weight.astype(dtype),
+        codes.astype(dtype),
         rng.standard_normal((n, k // block)).astype(scales),
     ]
     return [*result, rng.standard_normal((n, k // block)).astype("f4")] if offsets else result
 
 
-def expected(x: np.ndarray, t: np.ndarray, weight: np.ndarray, u: np.ndarray, *offsets: np.ndarray) -> np.ndarray:
+def expected(
+    op: BlockScaledMatMul, x: np.ndarray, t: np.ndarray, weight: np.ndarray, u: np.ndarray, *offsets: np.ndarray
+) -> np.ndarray:
     """The definition with NumPy: sums of integers, then one product, product and sum in f32 for each block."""
-    blocks = t.shape[-1]
-    xs = x.astype("i8").reshape(len(x), blocks, -1)
-    sums = np.einsum("mjk,njk->jmn", xs, weight.astype("i8").reshape(len(weight), blocks, -1)).astype("f4")
-    y = np.zeros((len(x), len(weight)), "f4")
+    blocks, n = t.shape[-1], len(weight)
+    codes = np.stack([weight & 15, weight >> 4], -1).reshape(n, -1) if op.bits <= 4 else weight
+    xs, ws = (each.astype("i8").reshape(len(each), blocks, -1) for each in (x, codes))
+    sums = np.einsum("mjk,njk->jmn", xs, ws - op.zero).astype("f4")
+    y = np.zeros((len(x), n), "f4")
     for j in range(blocks):
         y = y + sums[j] * (t[:, j, None] * u.astype("f4")[:, j])
         for each in offsets:
@@ -47,62 +51,64 @@ def expected(x: np.ndarray, t: np.ndarray, weight: np.ndarray, u: np.ndarray, *o
 
 
 CASES = [
-    (4, "i1", 32, "f2", False),
-    (4, "u1", 32, "f4", True),
-    (4, "i1", 8, "f4", False),
-    (2, "i1", 256, "f2", False),
-    (3, "u1", 16, "f4", True),
-    (5, "i1", 32, "f2", False),
-    (5, "u1", 32, "f4", True),
-    (6, "i1", 16, "f4", False),
-    (7, "u1", 12, "f4", False),
-    (8, "i1", 32, "f2", False),
-    (8, "u1", 32, "f4", True),
-    (8, "i1", 256, "f4", False),
-    (8, "i1", 2, "f4", False),
+    (4, 8, "u1", 32, "f2", False),
+    (4, 0, "u1", 32, "f4", True),
+    (4, 8, "u1", 8, "f4", False),
+    (2, 1, "u1", 256, "f2", False),
+    (3, 0, "u1", 16, "f4", True),
+    (5, 16, "u1", 32, "f2", False),
+    (5, 0, "u1", 32, "f4", True),
+    (6, 32, "u1", 16, "f4", False),
+    (7, 0, "u1", 12, "f4", False),
+    (8, 0, "i1", 32, "f2", False),
+    (8, 0, "u1", 32, "f4", True),
+    (8, 255, "u1", 6, "f4", False),
+    (8, 0, "i1", 256, "f4", False),
+    (8, 0, "i1", 2, "f4", False),
 ]
 
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("is_bound", [True, False], ids=["bound", "input"])
-@pytest.mark.parametrize(("bits", "dtype", "block", "scales", "offsets"), CASES)
+@pytest.mark.parametrize(("bits", "zero", "dtype", "block", "scales", "offsets"), CASES)
 def test_products_have_the_bits_of_the_definition(
-    bits: int, dtype: str, block: int, scales: str, offsets: bool, is_bound: bool, isa: Isa
+    bits: int, zero: int, dtype: str, block: int, scales: str, offsets: bool, is_bound: bool, isa: Isa
 ) -> None:
+    op = BlockScaledMatMul(bits=bits, zero=zero)
     for m, n in ((1, 16), (5, 21)):
         operands = arrays(bits, dtype, m=m, n=n, k=3 * block, block=block, scales=scales, offsets=offsets)
         bound = (WEIGHT, SCALES, OFFSETS) if is_bound else ()
-        compiled = kernel(block_scaled_matmul, BlockScaledMatMul(bits=bits), operands, isa, bound=bound)
+        compiled = kernel(block_scaled_matmul, op, operands, isa, bound=bound)
         assert len(compiled.emitted.packs) == (len(operands) - 2 if is_bound else 0)
         for threads in (1, 3):
             (y,) = compiled(*operands, threads=threads)
-            np.testing.assert_array_equal(y, expected(*operands))
+            np.testing.assert_array_equal(y, expected(op, *operands))
 
 
 @EVERY_WIDTH
 def test_one_scale_for_a_long_row(isa: Isa) -> None:
     """Blocks of many vectors are a loop; sums of the largest codes do not overflow."""
-    for bits, dtype in ((4, "i1"), (6, "u1"), (8, "i1")):
-        operands = arrays(bits, dtype, m=2, n=9, k=4096, block=4096)
-        compiled = kernel(block_scaled_matmul, BlockScaledMatMul(bits=bits), operands, isa, bound=(WEIGHT, SCALES))
-        np.testing.assert_array_equal(compiled(*operands)[0], expected(*operands))
+    for bits, dtype in ((4, "u1"), (6, "u1"), (8, "i1")):
+        operands, op = arrays(bits, dtype, m=2, n=9, k=4096, block=4096), BlockScaledMatMul(bits=bits)
+        compiled = kernel(block_scaled_matmul, op, operands, isa, bound=(WEIGHT, SCALES))
+        np.testing.assert_array_equal(compiled(*operands)[0], expected(op, *operands))
 
 
 def test_one_code_serves_any_number_of_rows() -> None:
     """Also of rows in groups of every size; offsets and codes of eight bits have a workspace that grows with the rows."""
-    for bits, dtype, offsets in ((4, "i1", False), (4, "u1", True), (8, "i1", False)):
+    for bits, zero, dtype, offsets in ((4, 8, "u1", False), (4, 0, "u1", True), (8, 0, "i1", False)):
         x, t, *weight = arrays(bits, dtype, m=9, n=21, k=64, block=32, offsets=offsets)
         types = rlx.spec("i8[n, 64]"), rlx.spec("f32[n, 2]")
-        op = BlockScaledMatMul(bits=bits)
+        op = BlockScaledMatMul(bits=bits, zero=zero)
         function = rlx.compile(lambda w, x, t, op=op: op(x, t, *w), weight, *types, target="cpu")
         for m in (1, 2, 3, 4, 5, 9):
-            np.testing.assert_array_equal(function(x[:m], t[:m]), expected(x[:m], t[:m], *weight))
+            np.testing.assert_array_equal(function(x[:m], t[:m]), expected(op, x[:m], t[:m], *weight))
             code = code_of(function)
             assert code.for_all == frozenset(code.steps)
 
 
 def test_codes_of_four_bits_are_stored_in_four_bits() -> None:
-    operands = arrays(4, "i1", m=1, n=64, k=256, block=32, scales="f2")
+    operands = arrays(4, "u1", m=1, n=64, k=256, block=32, scales="f2")
     compiled = kernel(block_scaled_matmul, BlockScaledMatMul(bits=4), operands, WIDTHS[0], bound=(WEIGHT, SCALES))
     weight, scales = compiled.emitted.packs
     assert (weight.nbytes, scales.nbytes) == (64 * 256 // 2, 64 * 8 * 2)
@@ -110,6 +116,6 @@ def test_codes_of_four_bits_are_stored_in_four_bits() -> None:
 
 @pytest.mark.parametrize("bits", range(2, 9))
 def test_sums_of_sixteen_bits_do_not_overflow(bits: int) -> None:
-    codes = CodeLayout.of(bits, is_signed=False)
+    codes = CodeLayout.of(BlockScaledMatMul(bits=bits))
     if codes.per_word == 4:
         assert codes.run(1 << 12) * codes.per_byte * 2 * 128 * (2**bits - 1) < 2**15

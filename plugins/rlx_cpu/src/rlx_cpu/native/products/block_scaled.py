@@ -4,7 +4,7 @@ Rows of the weight are interleaved when they are bound: a tile has as many rows 
 of four neighbours along k, one for each row, so that no sum is over lanes. Codes of four bits lie two words to a word's bytes;
 codes of eight bits are words of two, widened to i16. Each word of x is broadcast and multiplied by a vector of words:
 
-* codes of at most seven bits, made unsigned: `vpmaddubsw` adds two products in 16 bits, and as many of these are added as cannot
+* codes of at most seven bits: `vpmaddubsw` adds two products in 16 bits, and as many of these are added as cannot
   overflow before they are widened to 32 bits;
 * codes of eight bits: pairs of i16, as in other products of integers (`llvm.words`).
 
@@ -22,7 +22,7 @@ from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.unknown import said, unknown
 from rlx_core.ir.dims import Dim, DimBinding
-from rlx_core.ir.dtypes import f32, i8, i32
+from rlx_core.ir.dtypes import f32, i32
 from rlx_core.ir.graph import Node
 from rlx_core.ops.block_scaled import BlockScaledMatMul
 from rlx_core.pipeline.kernels import Condition
@@ -65,21 +65,18 @@ class CodeLayout:
 
     Attributes:
         bits: Bits of a code.
-        zero: Added to codes, so that they are unsigned.
         per_word: Codes of one row in a word, neighbours along k.
         per_byte: Codes in a byte: those of one word in its low half, those of the next in its high half.
     """
 
     bits: int
-    zero: int
     per_word: int
     per_byte: int
 
     @classmethod
-    def of(cls, bits: int, *, is_signed: bool) -> CodeLayout:
-        """Return the layout of codes of i8, if they are signed, or u8."""
-        zero = 2 ** (bits - 1) if is_signed and bits < 8 else 0
-        return cls(bits, zero, 2 if bits == 8 else 4, 2 if bits <= 4 else 1)
+    def of(cls, op: BlockScaledMatMul) -> CodeLayout:
+        """Return the layout of the codes of an op."""
+        return cls(op.bits, 2 if op.bits == 8 else 4, op.per_byte)
 
     @property
     def terms(self) -> int:
@@ -93,12 +90,6 @@ class CodeLayout:
         return max(n for n in range(1, min(limit, vectors) + 1) if vectors % n == 0)
 
 
-def layout_at(node: Node) -> CodeLayout:
-    """Return the layout of the codes of a node's weight."""
-    weight = list(node.present())[WEIGHT]
-    return CodeLayout.of(op_of(node, BlockScaledMatMul).bits, is_signed=weight.dtype is i8)
-
-
 def is_static(node: Node) -> bool:
     """Return whether the sizes of the weight are known."""
     return all(v.type.is_static for v in list(node.present())[WEIGHT:])
@@ -108,9 +99,10 @@ def has_words(node: Node) -> bool:
     """Return whether each block has vectors of codes, as many as i32 holds the sum of."""
     if not is_static(node):
         return False
+    op = op_of(node, BlockScaledMatMul)
     _, _, weight, scales, *_ = node.present()
-    (_, k), (_, blocks) = weight.type.static_shape, scales.type.static_shape
-    return 0 < blocks <= k <= blocks * MAX_BLOCK and k // blocks % layout_at(node).terms == 0
+    k, blocks = weight.type.static_shape[1] * op.per_byte, scales.type.static_shape[1]
+    return 0 < blocks <= k <= blocks * MAX_BLOCK and k // blocks % CodeLayout.of(op).terms == 0
 
 
 has_whole_words = Condition(
@@ -155,7 +147,8 @@ class BlockScaled:
     """One product while its functions are emitted.
 
     Attributes:
-        codes: How codes lie in a tile.
+        zero: Subtracted from codes.
+        codes: How they lie in a tile.
         words: Pairs of i16, and the vectors of i32.
         places: The operands, `None` for absent offsets.
         m, n, k, blocks: Sizes: rows of x, rows of the weight, columns of both, and blocks of these.
@@ -166,6 +159,7 @@ class BlockScaled:
     module: ir.Module
     isa: Isa
     name: str
+    zero: int
     codes: CodeLayout
     words: Words
     places: tuple[Place | None, ...]
@@ -184,8 +178,9 @@ class BlockScaled:
         *rows, k = x.type.static_shape
         n, blocks = scales.type.static_shape
         m, words = prod(rows), Words.of(module, isa, weight.type.dtype, i32)
-        operands = len(layout.operands)
-        return cls(module, isa, name, layout_at(node), words, places, m, cut(m, ROWS), n, k, blocks, operands)
+        op, operands = op_of(node, BlockScaledMatMul), len(layout.operands)
+        codes = CodeLayout.of(op)
+        return cls(module, isa, name, op.zero, codes, words, places, m, cut(m, ROWS), n, k, blocks, operands)
 
     @cached_property
     def floats(self) -> Simd:
@@ -246,7 +241,7 @@ class BlockScaled:
                 sizes[f"operand {operand}"] = aligned(self.tiles * nbytes)
         if self.codes.per_word == 2:
             sizes["pairs"] = 2 * self.m * self.k
-        if self.codes.zero:
+        if self.zero:
             sizes["sums"] = 4 * self.m * self.blocks
         if self.places[OFFSETS] is not None:
             sizes["scaled sums"] = 4 * self.m * self.blocks
@@ -269,7 +264,7 @@ class BlockScaled:
         for operand, nbytes in self.arranged.items():
             if self.place(operand).is_bound:
                 is_weight = operand == WEIGHT
-                sizes = (self.lanes, codes.per_word, codes.per_byte, codes.zero) if is_weight else (self.lanes, 1, 1, 0)
+                sizes = (self.lanes, codes.per_word, codes.per_byte) if is_weight else (self.lanes, 1, 1)
                 result.append(Pack(operand, self.tiles * nbytes, "interleaved", sizes))
         return tuple(result)
 
@@ -336,7 +331,7 @@ class BlockScaled:
                 b.store(b.sext(code, I16), offset(b, addresses["pairs"], (place, 2)), align=2)
             total.set(b, b.add(total.value(b), b.sext(code, I32)))
         if "sums" in addresses:
-            scaled = b.mul(total.value(b), ir.LlvmConstant(I32, self.codes.zero))
+            scaled = b.mul(total.value(b), ir.LlvmConstant(I32, self.zero))
             b.store(scaled, offset(b, addresses["sums"], (number, 4)), align=4)
         if "scaled sums" in addresses:
             scale = self.floats.load_scalar(b, offset(b, addresses["x scales"], (number, 4)))
@@ -353,27 +348,32 @@ class BlockScaled:
         parts: ir.LlvmValue,
     ) -> None:
         """Interleave the rows of an operand that is not bound; rows beyond the last repeat it."""
-        codes = self.codes if operand == WEIGHT else CodeLayout(8, 0, 1, 1)
+        codes = self.codes if operand == WEIGHT else CodeLayout(8, 1, 1)
         place = self.place(operand)
         nbytes, columns = place.type.dtype.itemsize, place.type.static_shape[-1]
         kind = ir.IntType(8 * nbytes)
-        per_word, terms = codes.per_word, codes.terms
-        with counting(b, *share(b, self.tiles, part, parts)) as tile, counting(b, 0, columns // terms) as vector:
+        per_word = codes.per_word
+        with counting(b, *share(b, self.tiles, part, parts)) as tile, counting(b, 0, columns // per_word) as vector:
             start = offset(b, to, (tile, self.arranged[operand]), (vector, self.lanes * per_word * nbytes))
             with counting(b, 0, self.lanes) as lane:
                 row = least(b, b.add(b.mul(tile, index(self.lanes)), lane), index(self.n - 1))
-                read = offset(b, source, (row, columns * nbytes), (vector, terms * nbytes))
+                read = offset(b, source, (row, columns * nbytes), (vector, per_word * nbytes))
                 for number in range(per_word):
-                    halves = [
-                        b.load(offset(b, read, (number + half * per_word) * nbytes), typ=kind, align=nbytes)
-                        for half in range(codes.per_byte)
-                    ]
-                    if codes.zero:
-                        halves = [b.add(each, ir.LlvmConstant(kind, codes.zero)) for each in halves]
-                    value = halves[0]
-                    if codes.per_byte == 2:
-                        value = b.or_(value, b.shl(halves[1], ir.LlvmConstant(kind, 4)))
+                    value = self._arranged(b, read, number, kind, codes.per_byte)
                     b.store(value, offset(b, start, (lane, per_word * nbytes), number * nbytes), align=nbytes)
+
+    def _arranged(
+        self, b: ir.IRBuilder, read: ir.LlvmValue, number: int, kind: ir.IntType, per_byte: int
+    ) -> ir.LlvmValue:
+        """An element of a word, or two codes of a byte: of this word, and of the next, as many bytes later as a half word has."""
+        if per_byte == 1:
+            nbytes = kind.width // 8
+            return b.load(offset(b, read, number * nbytes), typ=kind, align=nbytes)
+        low, high = (b.load(offset(b, read, number // 2 + 2 * half), typ=kind, align=1) for half in range(2))
+        four, mask = ir.LlvmConstant(kind, 4), ir.LlvmConstant(kind, 15)
+        if number % 2:
+            return b.or_(b.lshr(low, four), b.and_(high, ir.LlvmConstant(kind, 240)))
+        return b.or_(b.and_(low, mask), b.shl(high, four))
 
     def _tile(
         self, b: ir.IRBuilder, addresses: dict[str, ir.LlvmValue], tile: ir.LlvmValue, row: ir.LlvmValue, rows: int
