@@ -187,7 +187,7 @@ def test_a_target_without_a_kernel_keeps_products() -> None:
 @pytest.mark.parametrize(
     ("bits", "make"),
     [
-        (4, lambda x: rlx.bitwise_and(rlx.bitwise_right_shift(x, np.uint8([[0], [4]])), np.uint8(15))),
+        (4, lambda x: rlx.bitwise_and(rlx.bitwise_right_shift(x, np.array([[0], [4]], np.uint8)), np.uint8(15))),
         (5, lambda x: rlx.bitwise_or(rlx.bitwise_and(x, np.uint8(15)), rlx.bitwise_and(x, np.uint8(16)))),
         (6, lambda x: rlx.bitwise_left_shift(rlx.bitwise_and(x, np.uint8(3)), np.uint8(4))),
         (3, lambda x: rlx.where(np.array([True, False]), np.uint8(2), np.uint8(7))),

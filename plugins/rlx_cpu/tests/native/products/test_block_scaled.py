@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import EVERY_WIDTH, WIDTHS, kernel
+from hosts import HOSTS, Row, made_for
 from sized import code_of
 
 import rlx_core as rlx
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.ir.graph import Builder
 from rlx_core.ops.block_scaled import BlockScaledMatMul
 from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.optimise import assembly, new_module
 from rlx_cpu.native.products.block_scaled import CodeLayout, block_scaled_matmul
 
 WEIGHT, SCALES, OFFSETS = 2, 3, 4
@@ -119,3 +123,19 @@ def test_sums_of_sixteen_bits_do_not_overflow(bits: int) -> None:
     codes = CodeLayout.of(BlockScaledMatMul(bits=bits))
     if codes.per_word == 4:
         assert codes.run(1 << 12) * codes.per_byte * 2 * 128 * (2**bits - 1) < 2**15
+
+
+@pytest.mark.parametrize("row", HOSTS, ids=lambda row: row.name)
+def test_instructions(row: Row) -> None:
+    """Pairs of bytes are one instruction on AVX2 and AVX-512; no processor adds a product without rounding it."""
+    with made_for(row) as isa:
+        types = [rlx.spec(t) for t in ("i8[1, 64]", "f32[1, 2]", "u8[64, 32]", "f16[64, 2]", "f32[64, 2]")]
+        builder = Builder()
+        op = BlockScaledMatMul(bits=4, zero=8)
+        node = builder.emit(op, [builder.input(f"x{i}", t) for i, t in enumerate(types)])[0].node
+        module = new_module("kernel", isa)
+        layout = Layout(tuple(map(Place.dense, types)), tuple(map(Place.dense, node.types)))
+        block_scaled_matmul(module, node, layout, isa, "kernel")
+        text = assembly(module, isa)
+    assert ("vpmaddubsw" in text) == (isa.arch == "x86_64" and isa.vector_bytes > 16)
+    assert not any(name in text for name in ("fmadd", "fmla", "fmsub"))

@@ -21,7 +21,7 @@ from typing import Final
 from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.unknown import said, unknown
-from rlx_core.ir.dims import Dim, DimBinding
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import f32, i32
 from rlx_core.ir.graph import Node
 from rlx_core.ops.block_scaled import BlockScaledMatMul
@@ -122,7 +122,7 @@ def sized(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> KernelForm
         values = said(rows=known.m, **numbers("tiles", known.rows))
         return Call(
             values,
-            shared_workspace=known.scratch_nbytes.__index__(),
+            shared_workspace=known.scratch_nbytes,
             uses_threads=known.uses_threads,
             parts=known.parts,
         )
@@ -163,7 +163,7 @@ class BlockScaled:
     codes: CodeLayout
     words: Words
     places: tuple[Place | None, ...]
-    m: Dim
+    m: int
     rows: Cut
     n: int
     k: int
@@ -214,7 +214,7 @@ class BlockScaled:
     @property
     def products(self) -> int:
         """Multiply-adds, of known sizes."""
-        return (self.m * self.n * self.k).__index__()
+        return self.m * self.n * self.k
 
     @property
     def uses_threads(self) -> bool:
@@ -233,9 +233,9 @@ class BlockScaled:
     # ------------------------------------------------------------------------------------- memory
 
     @cached_property
-    def scratch(self) -> dict[str, tuple[Dim, Dim]]:
+    def scratch(self) -> dict[str, tuple[int, int]]:
         """Where the parts of the shared workspace begin and end: computed before the product, from x and operands not bound."""
-        sizes: dict[str, Dim] = {}
+        sizes: dict[str, int] = {}
         for operand, nbytes in self.arranged.items():
             if not self.place(operand).is_bound:
                 sizes[f"operand {operand}"] = aligned(self.tiles * nbytes)
@@ -245,15 +245,15 @@ class BlockScaled:
             sizes["sums"] = 4 * self.m * self.blocks
         if self.places[OFFSETS] is not None:
             sizes["scaled sums"] = 4 * self.m * self.blocks
-        ends: dict[str, tuple[Dim, Dim]] = {}
-        end: Dim = 0
+        ends: dict[str, tuple[int, int]] = {}
+        end = 0
         for key, size in sizes.items():
             ends[key] = end, end + size
             end = end + size
         return ends
 
     @property
-    def scratch_nbytes(self) -> Dim:
+    def scratch_nbytes(self) -> int:
         """Bytes of the shared workspace."""
         *_, (_, end) = ((0, 0), *self.scratch.values())
         return end
@@ -424,10 +424,10 @@ class BlockScaled:
                 totals = self._run(b, offset(b, weight, number * run * self.vector_nbytes), x_run, totals, run)
             return totals
         variables = [Variable.of(b, zero) for _ in xs]
-        with counting(b, 0, runs) as number:
-            x_run = [offset(b, x, (number, x_nbytes)) for x in xs]
+        with counting(b, 0, runs) as item:
+            x_run = [offset(b, x, (item, x_nbytes)) for x in xs]
             before = [each.value(b) for each in variables]
-            place = offset(b, weight, (number, run * self.vector_nbytes))
+            place = offset(b, weight, (item, run * self.vector_nbytes))
             for each, total in zip(variables, self._run(b, place, x_run, before, run), strict=True):
                 each.set(b, total)
         return [each.value(b) for each in variables]
