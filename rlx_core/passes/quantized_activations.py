@@ -23,6 +23,7 @@ from rlx_core.ops.arithmetic import add, multiply, subtract
 from rlx_core.ops.bitwise import bitwise_and, bitwise_left_shift, bitwise_or, bitwise_right_shift
 from rlx_core.ops.block_scaled import BlockScaledMatMul
 from rlx_core.ops.conversion import Cast, as_dtype
+from rlx_core.ops.fused import FusedMatMulBiasAct, activated
 from rlx_core.ops.linalg import MatMul, reshaped
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.selection import Where
@@ -144,14 +145,14 @@ class ActivationQuantization:
             return Result(self.graph, self.graph.identity, conversions=entries)
 
         def replace(node: Node, operands: tuple[Value | None, ...]) -> Value | None:
-            return self.product_of_codes(*(v for v in operands if v is not None)) if node in converted else None
+            return self.converted(node, *(v for v in operands if v is not None)) if node in converted else None
 
         graph, values = rebuild(self.graph, replace, by=self.options.name)
         return Result(graph, values, {"converted": len(converted)}, conversions=entries)
 
     def reason_against(self, node: Node) -> str | None:
         """Return why a product is kept, as "its .." or "the ..": a clause; `None` if it is converted."""
-        x, weight = node.present()
+        x, weight, *_ = node.present()
         if x.dtype is not f32:
             return f"its operands are {x.dtype}"
         if weight.node not in self.bound or not weight.type.is_static:
@@ -166,8 +167,8 @@ class ActivationQuantization:
         refusal = refusal_of(self.context, probe(form.op, (x.type.with_dtype(i8), scales, *form.types(n, k))))
         return None if refusal is None else refusal.reason
 
-    def product_of_codes(self, x: Value, weight: Value) -> Value:
-        """Return a product by a weight of blocks from codes of its operands."""
+    def converted(self, node: Node, x: Value, weight: Value, *bias: Value) -> Value:
+        """Return the result of a product by a weight of blocks from codes of its operands."""
         form, (k, n) = block_form(weight), weight.type.static_shape
         assert form is not None, "it is a copy of one that was matched"
         key = x, form.block
@@ -175,20 +176,21 @@ class ActivationQuantization:
             blocks = k // form.block
             codes, scales = codes_of_rows(reshaped(x, (*x.shape[:-1], blocks, form.block)), axis=-1)
             self.rounded[key] = reshaped(codes, x.shape), reshaped(scales, (*x.shape[:-1], blocks))
-        return form.op(*self.rounded[key], *form.operands(n, k))
+        y = form.op(*self.rounded[key], *form.operands(n, k))
+        return activated(y + bias[0], node.op.activation) if isinstance(node.op, FusedMatMulBiasAct) else y
 
 
 def is_product(node: Node) -> bool:
-    """Return whether a node is a product of floats by a matrix."""
-    if not isinstance(node.op, MatMul) or node.op.acc_dtype is not None:
+    """Return whether a node is a product of floats by a matrix, perhaps with its bias and activation."""
+    if not isinstance(node.op, MatMul | FusedMatMulBiasAct) or (isinstance(node.op, MatMul) and node.op.acc_dtype):
         return False
-    _, weight = node.present()
+    _, weight, *_ = node.present()
     return node.type.dtype.is_float and weight.ndim == 2
 
 
 def entry_of(node: Node, reason: str | None) -> Conversion:
     """Return the report's entry for a product."""
-    x, weight = node.present()
+    x, weight, *_ = node.present()
     params = sorted({v.node for v in leaves_of(weight) if isinstance(v.node.op, Param)}, key=lambda n: n.index)
     names = f" ({', '.join(n.label for n in params)})" if params else ""
     before = sum(n.type.static_nbytes for n in params if n.type.is_static)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
+from rlx_core import nn
 from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.interpret import interpret
 from rlx_core.ops.linalg import swap_last
@@ -97,6 +98,18 @@ def test_rows_of_zeros_and_of_special_numbers() -> None:
     assert not result[0].any()
     assert np.isnan(result[1:3]).all()
     np.testing.assert_array_equal(result[3], expected[3])
+
+
+def test_bias_and_activation_follow_the_product() -> None:
+    params, x = {"w": quantize(numbers(70, 64), "q4_0"), "b": numbers(70, seed=1)}, numbers(3, 64, seed=2)
+    spec = rlx.spec("f32[3, 64]")
+    with_bias = rlx.compile(
+        lambda p, x: nn.linear(x, p["w"].dequantize().T, p["b"], activation="relu"), params, spec, config=CONFIG,
+        target="cpu",
+    )  # fmt: skip
+    product = rlx.compile(dequantised_product, params["w"], spec, config=CONFIG, target="cpu")
+    np.testing.assert_array_equal(with_bias(x), np.maximum(np.asarray(product(x)) + params["b"], 0))
+    assert "rlx.block_scaled_matmul" in [step.node.op.name for step in with_bias.executable.lir.steps]
 
 
 def test_products_of_one_operand_share_its_codes() -> None:
