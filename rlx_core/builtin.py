@@ -109,6 +109,12 @@ def rlx_passes() -> list[PassSpec]:
             before=["rlx.fuse-softmax-cross-entropy"],
         ),
         _pass(
+            "quantized-activations",
+            "QuantizedActivations",
+            "Products with weights in blocks of codes multiply codes.",
+            before=["rlx.fuse-weight-loads"],
+        ),
+        _pass(
             "legalize-broadcast", "LegalizeBroadcast", "Broadcasting is written out for targets that want equal shapes."
         ),
         _pass("recognise-softmax", "RecogniseSoftmax", "Exponentials over their sum are a softmax.", "exp"),

@@ -22,6 +22,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "attention": "attention attention_backward",
     "batch_norm": "batch_norm_inference batch_norm",
     "bitwise": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
+    "block_scaled": "block_scaled_matmul",
     "blocks": (
         "linear_block linear_fused_block shared_linear_pair_block swiglu_block residual_rms_norm_block "
         "llama_decoder_block"

@@ -65,6 +65,9 @@ def command(
     cache_dtype: Annotated[
         str, typer.Option(help="Dtype of cached keys and values: f32, or f16 or bf16 in half of the memory.")
     ] = "f32",
+    activations: Annotated[
+        str, typer.Option(help="f32, or int8: rounded to 8 bits where they are multiplied by quantised weights.")
+    ] = "f32",
     chat: Annotated[
         bool, typer.Option("--chat", help="Send TEXT as a user's message, by the model's template.")
     ] = False,
@@ -84,6 +87,7 @@ def command(
         "min_p": min_p,
         "repetition_penalty": repetition_penalty,
         "cache_dtype": cache_dtype,
+        "activations": activations,
         "target": target,
     }
 

@@ -12,6 +12,9 @@ from typing import Final
 
 import numpy as np
 
+COPIED_NBYTES: Final = 1 << 18
+"""Bytes of an operand that are rearranged at a time, so that intermediate arrays stay in L2."""
+
 Form = Callable[[np.ndarray, tuple[int, ...], np.ndarray], None]
 """Rearranges an operand by some numbers into bytes, all of which it writes."""
 
@@ -50,5 +53,32 @@ def pairs(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
     panels(words.view(f"u{2 * matrix.itemsize}")[..., 0], widths, out)
 
 
-FORMS: Final[Mapping[str, Form]] = MappingProxyType({"panels": panels, "pairs": pairs})
+def interleaved(matrix: np.ndarray, sizes: tuple[int, ...], out: np.ndarray) -> None:
+    """`[n, k]` as tiles of some rows, each of which has words of neighbours along k, one for each row; rows beyond n are zeros.
+
+    Args:
+        matrix: The operand; with two elements in a byte, `[n, k/2]`, the first one in the low half.
+        sizes: Rows of a tile, elements of a word, and elements of a byte: two are those of one word in the low halves, and those
+            of the next one in the high halves. k is a multiple of the product of both numbers of elements.
+        out: Output with the bytes of all tiles.
+    """
+    rows, per_word, per_byte = sizes
+    columns = matrix.shape[1]
+    bits = np.dtype(f"u{matrix.itemsize}")
+    vectors = columns // per_word
+    tiles = out.view(bits).reshape(-1, vectors, rows, per_word)
+    step = max(1, COPIED_NBYTES // max(1, columns * matrix.itemsize * rows))
+    for tile in range(0, len(tiles), step):
+        elements = np.ascontiguousarray(matrix[tile * rows : (tile + step) * rows]).view(bits)
+        if len(elements) % rows:
+            elements = np.pad(elements, ((0, -len(elements) % rows), (0, 0)))
+        if per_byte == 2:
+            codes = np.stack([elements & 15, elements >> 4], axis=-1).reshape(-1, rows, vectors, 2, per_word)
+            words = codes[..., 0, :] | codes[..., 1, :] << 4
+        else:
+            words = elements.reshape(-1, rows, vectors, per_word)
+        tiles[tile : tile + step] = words.transpose(0, 2, 1, 3)
+
+
+FORMS: Final[Mapping[str, Form]] = MappingProxyType({"panels": panels, "pairs": pairs, "interleaved": interleaved})
 """Every form by its name."""

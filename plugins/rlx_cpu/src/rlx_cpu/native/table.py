@@ -84,6 +84,7 @@ MODULES: Final = OpModules(
             "rlx.optimization_barrier rlx.concat rlx.flip rlx.roll rlx.tile rlx.repeat rlx.pad"
         ),
         "rlx_cpu.native.movement.windows": "rlx.dynamic_slice rlx.dynamic_update_slice",
+        "rlx_cpu.native.products.block_scaled": "rlx.block_scaled_matmul",
         "rlx_cpu.native.products.gemm": "rlx.matmul rlx.fused_matmul_bias_act",
         "rlx_cpu.native.products.gemm_epilogue": "rlx.fused_matmul_epilogue rlx.folded_matmul",
         "rlx_cpu.native.products.gemm_integer": "rlx.matmul",

@@ -143,6 +143,14 @@ class Isa:
         ]
 
     @property
+    def u8_i8_pair_product(self) -> str | None:
+        """The intrinsic that multiplies bytes without sign by bytes with sign and adds both products of a pair in an i16, which
+        saturates, if there is one."""
+        is_x86 = self.arch == "x86_64"
+        names = {32: "llvm.x86.avx2.pmadd.ub.sw", 64: "llvm.x86.avx512.pmaddubs.w.512"}
+        return names.get(self.vector_bytes) if is_x86 else None
+
+    @property
     def converts_f16(self) -> bool:
         """Whether float16 is converted by instructions."""
         return self.arch != "x86_64" or "f16c" in self.needs
