@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,14 +12,9 @@ from rlx_core.errors import ConfigError, Fact, ShapeError
 from rlx_core.hints.keywords import renamed_keywords
 from rlx_models.architectures import Decoding
 from rlx_models.generation.options import generation_options
+from rlx_models.generation.programs import CACHE_DTYPES, STEPS, compiled_program, decoding_of, padded_length, zero_cache
 from rlx_models.generation.sampling import Sampling, sampler
 from rlx_models.model import PretrainedModel
-
-if TYPE_CHECKING:
-    from rlx_core.runtime.compiled_function import CompiledFunction
-
-PROMPT_MULTIPLE: Final = 16
-"""Prompts are padded to a multiple of this length, so that few programs are compiled."""
 
 RENAMED: Final = {
     "features": "input_features=",
@@ -140,25 +134,6 @@ def generate(
     return texts
 
 
-def decoding_of(model: PretrainedModel) -> Decoding:
-    """Return the programs of generation.
-
-    Raises:
-        ConfigError: The model has none.
-    """
-    decoding = model.architecture.decoding
-    if decoding is not None:
-        return decoding
-    if model.reader != "rlx":
-        raise ConfigError(
-            f"generate: {model.name} was read by {model.reader}, which has no cache",
-            hint="append the most probable token of the last logits of model(input_ids), and call the model again",
-        )
-    raise ConfigError(
-        f"generate: {model.name} has no decoder", hint="generative models are gpt2, llama, qwen3, t5 and others"
-    )
-
-
 def _encode(
     model: PretrainedModel,
     decoding: Decoding,
@@ -177,19 +152,6 @@ def _encode(
     encode = compiled_program(model, "encode", target)
     inputs = (input_features,) if is_audio_model else _pad_right(prompts)
     return (encode(*(rlx.device_put(each, target or encode.report.target) for each in inputs)),)
-
-
-def zero_cache(
-    decoding: Decoding, batch: int, length: int, target: str, cache_dtype: str = "f32"
-) -> list[tuple[Any, Any]]:
-    """Return an empty cache on the target, where it remains: its length is a power of two."""
-    max_length = 1 << (length - 1).bit_length()
-
-    def zeros(rows: int | None, features: int) -> Any:
-        dtype = rlx.spec(f"{cache_dtype if rows is None else 'f32'}[]").dtype.numpy
-        return rlx.device_put(np.zeros((batch, rows or max_length, features), dtype), target)
-
-    return [(zeros(*first), zeros(*second)) for first, second in decoding.cache]
 
 
 def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -211,57 +173,6 @@ def _pad_right(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray
     return input_ids, attention_mask
 
 
-def padded_length(length: int) -> int:
-    """Return the length of a padded prompt: 1, or a multiple of 16."""
-    return length if length == 1 else -(-length // PROMPT_MULTIPLE) * PROMPT_MULTIPLE
-
-
 def _present_tokens(prompts: Sequence[Sequence[int]], vocab_size: int) -> np.ndarray:
     """Return bool[batch, vocab_size] that is true for the tokens of each prompt."""
     return np.stack([np.isin(np.arange(vocab_size), list(prompt)) for prompt in prompts])
-
-
-def compiled_program(model: PretrainedModel, name: str, target: str | None) -> CompiledFunction[..., Any]:
-    """Return a program of a model with bound parameters; it is compiled once for a target."""
-    key = (name, target)
-    if key not in model.programs:
-        model.programs[key] = PROGRAMS[name](model, target)
-    return model.programs[key]
-
-
-def _compile_step(
-    model: PretrainedModel, target: str | None, *, cache_dtype: str = "f32", position: str = "i64[]"
-) -> CompiledFunction[..., Any]:
-    decoding = decoding_of(model)
-    input_ids, left_padding = rlx.spec("i64[batch, steps]"), rlx.spec("i64[batch]")
-    cache = [
-        tuple(
-            rlx.spec(f"{cache_dtype if rows is None else 'f32'}[batch, {rows or 'max_length'}, {features}]")
-            for rows, features in entry
-        )
-        for entry in decoding.cache
-    ]
-    arguments: list[Any] = [model.parameters, input_ids, left_padding, cache, rlx.spec(position)]
-    if decoding.encode is not None:
-        arguments.append(rlx.eval_shape(decoding.encode, model.parameters, *model.encoder.inputs.values()))
-    return rlx.compile(decoding.step, *arguments, donate="cache", target=target)
-
-
-def _compile_encode(model: PretrainedModel, target: str | None) -> CompiledFunction[..., Any]:
-    decoding = decoding_of(model)
-    assert decoding.encode is not None, "only encoder-decoders have the program"
-    return rlx.compile(decoding.encode, model.parameters, *model.encoder.inputs.values(), target=target)
-
-
-CACHE_DTYPES: Final = ("f32", "f16", "bf16")
-"""Dtypes of cached keys and values."""
-
-STEPS: Final = {dtype: "step" if dtype == "f32" else f"step with a cache of {dtype}" for dtype in CACHE_DTYPES}
-"""The name of the program of a step, by the dtype of its cache."""
-
-PROGRAMS: Final[Mapping[str, Callable[[PretrainedModel, str | None], CompiledFunction[..., Any]]]] = {
-    **{name: partial(_compile_step, cache_dtype=dtype) for dtype, name in STEPS.items()},
-    "slots": partial(_compile_step, position="i64[batch]"),
-    "encode": _compile_encode,
-}
-"""Programs of a model by name; `slots` is `step` with a cache position for each batch entry."""

@@ -20,8 +20,8 @@ from attrs import define
 import rlx_core as rlx
 from rlx_core.errors import BudgetError, ConfigError, Fact, ShapeError
 from rlx_models.architectures import Decoding
-from rlx_models.generation.generate import PROMPT_MULTIPLE, compiled_program, decoding_of, padded_length, zero_cache
 from rlx_models.generation.options import GenerationOptions, generation_options
+from rlx_models.generation.programs import PROMPT_MULTIPLE, compiled_program, decoding_of, padded_length, zero_cache
 from rlx_models.model import PretrainedModel
 from rlx_models.serving.options import RequestOptions, check_prompt
 from rlx_models.serving.requests import EngineStatus, FinishReason, Request, Update
