@@ -7,12 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-import rlx_core as rlx
-from rlx_core.errors import ConfigError, Fact, ShapeError
 from rlx_core.hints.keywords import renamed_keywords
-from rlx_models.architectures import Decoding
+from rlx_models.generation.batch import Batch, Texts, prepare_batch
 from rlx_models.generation.options import generation_options
-from rlx_models.generation.programs import CACHE_DTYPES, STEPS, compiled_program, decoding_of, padded_length, zero_cache
+from rlx_models.generation.programs import decoding_of
 from rlx_models.generation.sampling import Sampling, sampler
 from rlx_models.model import PretrainedModel
 
@@ -84,13 +82,6 @@ def generate(
     decoding = decoding_of(model)
     sampling = Sampling(key, temperature, top_k, top_p, min_p)
     sampling.check()
-    if cache_dtype not in CACHE_DTYPES:
-        raise ConfigError(
-            f"generate: cache_dtype is {cache_dtype!r:.40}", hint=f"keys and values are {', '.join(CACHE_DTYPES)}"
-        )
-    lengths = [len(prompt) for prompt in prompts]
-    if not lengths or not all(lengths):
-        raise ShapeError("generate: a prompt must have at least one token", Fact("lengths", lengths))
     options = generation_options(
         model,
         eos_token_id=eos_token_id,
@@ -98,81 +89,37 @@ def generate(
         begin_suppress_tokens=begin_suppress_tokens,
         repetition_penalty=repetition_penalty,
     )
-    encoded = _encode(model, decoding, prompts, input_features, target)
-    if decoding.start_token_id is not None:
-        prompts = [[decoding.start_token_id]] * len(prompts)
-    total = max(map(len, prompts)) + max_new_tokens
-    if decoding.max_positions is not None and total > decoding.max_positions:
-        message = f"generate: {total} tokens are more than the {decoding.max_positions} positions of {model.name}"
-        raise ShapeError(message)
+    batch = prepare_batch(
+        model,
+        decoding,
+        prompts,
+        max_new_tokens,
+        input_features=input_features,
+        cache_dtype=cache_dtype,
+        target=target,
+    )
+    texts = Texts(options, stopping_criterion, [[] for _ in prompts])
+    _decode(batch, texts, sampling, on_tokens)
+    return texts.tokens
 
-    step, sample = compiled_program(model, STEPS[cache_dtype], target), sampler(target)
-    input_ids, left_padding = _pad_left(prompts)
-    width = input_ids.shape[1]
-    cache = zero_cache(decoding, len(prompts), width + max_new_tokens, target or step.report.target, cache_dtype)
+
+def _decode(batch: Batch, texts: Texts, sampling: Sampling, on_tokens: Callable[[np.ndarray], None] | None) -> None:
+    """Generate a token for each text in each step."""
+    options, sample = texts.options, sampler(batch.target)
+    input_ids, cache = batch.input_ids, batch.zero_cache()
     penalty = options.repetition_penalty
-    present = None if penalty == 1.0 else _present_tokens(prompts, model.config["vocab_size"])
-    texts: list[list[int]] = [[] for _ in prompts]
-    unfinished = set(range(len(texts)))
-    for index in range(max_new_tokens):
-        cache_position = np.array(0 if index == 0 else width + index - 1)
-        logits, cache = step(input_ids, left_padding, cache, cache_position, *encoded)
+    present = None if penalty == 1.0 else batch.present_tokens()
+    for index in range(batch.max_new_tokens):
+        cache_position = np.array(0 if index == 0 else batch.width + index - 1)
+        logits, cache = batch.step(input_ids, batch.left_padding, cache, cache_position, *batch.encoded)
         suppressed = options.suppressed if index else options.begin_suppressed
         tokens = np.asarray(sample(logits, suppressed, present, penalty, np.array(index), *sampling.arguments))
         if present is not None:
             present[np.arange(len(tokens)), tokens] = True
-        for row in sorted(unfinished):
-            texts[row].append(int(tokens[row]))
-            is_end = texts[row][-1] in options.eos_token_ids
-            if is_end or (stopping_criterion is not None and stopping_criterion(texts[row])):
-                unfinished.discard(row)
+        for row in sorted(texts.unfinished):
+            texts.append(row, int(tokens[row]))
         if on_tokens is not None:
             on_tokens(tokens)
-        if not unfinished:
+        if not texts.unfinished:
             break
         input_ids = tokens[:, None]
-    return texts
-
-
-def _encode(
-    model: PretrainedModel,
-    decoding: Decoding,
-    prompts: Sequence[Sequence[int]],
-    input_features: Any,
-    target: str | None,
-) -> tuple[Any, ...]:
-    """Return the argument `encoded` of steps, on the target: of the prompts or of audio; nothing for decoders."""
-    is_audio_model = decoding.encode is not None and decoding.start_token_id is None
-    if is_audio_model and input_features is None:
-        raise ConfigError(f"generate: {model.name} needs input_features")
-    if not is_audio_model and input_features is not None:
-        raise ConfigError(f"generate: {model.name} is not an audio model and takes no input_features")
-    if decoding.encode is None:
-        return ()
-    encode = compiled_program(model, "encode", target)
-    inputs = (input_features,) if is_audio_model else _pad_right(prompts)
-    return (encode(*(rlx.device_put(each, target or encode.report.target) for each in inputs)),)
-
-
-def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return prompts as i64[batch, length] with padding on the left, and the lengths i64[batch] of the padding."""
-    lengths = np.array([len(prompt) for prompt in prompts])
-    width = padded_length(int(lengths.max()))
-    input_ids = np.zeros((len(prompts), width), np.int64)
-    for row, prompt in zip(input_ids, prompts, strict=True):
-        row[width - len(prompt) :] = prompt
-    return input_ids, width - lengths
-
-
-def _pad_right(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return prompts as i64[batch, length] with padding on the right, and a mask that is 0 for it."""
-    width = padded_length(max(map(len, prompts)))
-    input_ids, attention_mask = np.zeros((2, len(prompts), width), np.int64)
-    for row, mask, prompt in zip(input_ids, attention_mask, prompts, strict=True):
-        row[: len(prompt)], mask[: len(prompt)] = prompt, 1
-    return input_ids, attention_mask
-
-
-def _present_tokens(prompts: Sequence[Sequence[int]], vocab_size: int) -> np.ndarray:
-    """Return bool[batch, vocab_size] that is true for the tokens of each prompt."""
-    return np.stack([np.isin(np.arange(vocab_size), list(prompt)) for prompt in prompts])
