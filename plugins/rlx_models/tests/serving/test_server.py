@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ class Served:
 async def served(
     model: PretrainedModel, limits: ServerLimits | None = None, chat: Any = None, **options: Any
 ) -> AsyncIterator[Served]:
-    engine = ServingEngine(model, tokenizer=letter_tokenizer(), **{"max_batch": 4, **options})
+    engine = ServingEngine(model, **{"tokenizer": letter_tokenizer(), "max_batch": 4, **options})
     server = Served(engine, limits or ServerLimits(), chat)
     async with server.application.router.lifespan_context(server.application):
         yield server
@@ -140,6 +141,44 @@ def test_streams_are_server_sent_events(model: PretrainedModel) -> None:
             assert choice["message"] == {"role": "assistant", "content": text}
             response = await server.post("chat/completions", messages=messages, **GREEDY)
             assert response.json()["usage"]["total_tokens"] == 64, "to the maximum length"
+
+    run(work)
+
+
+def test_response_formats_are_json_documents(model: PretrainedModel, tmp_path: Path) -> None:
+    pytest.importorskip("llguidance", reason="python -m pip install 'rlx-models[grammar]'")
+    from byte_letters import byte_tokenizer, written_bytes
+
+    byte_model, tokenizer = from_pretrained(written_bytes(tmp_path / "m")), byte_tokenizer()
+    schema = {
+        "type": "object",
+        "properties": {"a": {"enum": [12, "é"]}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}
+    no_space = {str(token): -100 for token in tokenizer.encode(" \n\r\t").ids}
+
+    async def work() -> None:
+        async with served(byte_model, tokenizer=tokenizer) as server:
+            response = await server.post(
+                "completions", prompt=["a", "b"], max_tokens=40, response_format=form, logit_bias=no_space, seed=1
+            )
+            for choice in response.json()["choices"]:
+                assert choice["finish_reason"] == "stop"
+                assert json.loads(choice["text"]) in ({"a": 12}, {"a": "é"})
+            response = await server.post(
+                "completions", prompt="a", max_tokens=2, response_format={"type": "json_object"}, logit_bias=no_space
+            )
+            assert response.json()["choices"][0]["text"][0] == "{"
+            form["json_schema"]["schema"] = {"not": {}}
+            response = await server.post("completions", prompt="a", response_format=form)
+            error = response.json()["error"]
+            assert (response.status_code, error["param"]) == (400, "response_format")
+            assert "'not'" in error["message"]
+        async with served(model) as server:
+            response = await server.post("completions", prompt="a", response_format={"type": "json_object"})
+            assert (response.status_code, response.json()["error"]["param"]) == (400, "response_format")
 
     run(work)
 

@@ -11,6 +11,7 @@ from attrs import define, field, frozen
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact, ShapeError
 from rlx_models.architectures import Decoding
+from rlx_models.generation.grammar import ConstrainedText
 from rlx_models.generation.options import GenerationOptions
 from rlx_models.generation.programs import CACHE_DTYPES, STEPS, compiled_program, padded_length, zero_cache
 from rlx_models.model import PretrainedModel
@@ -156,6 +157,7 @@ class Texts:
     Attributes:
         options: Options of generation.
         stopping_criterion: As for `generate`.
+        constraints: The texts by a grammar, or `None`.
         tokens: The new tokens of each prompt, including the one that ended the text.
         unfinished: The prompts whose text has not ended.
     """
@@ -163,11 +165,28 @@ class Texts:
     options: GenerationOptions
     stopping_criterion: Callable[[Sequence[int]], bool] | None
     tokens: list[list[int]]
+    constraints: list[ConstrainedText] | None = None
     unfinished: set[int] = field(init=False)
 
     @unfinished.default
     def _all(self) -> set[int]:
         return set(range(len(self.tokens)))
+
+    def suppressed(self) -> np.ndarray | None:
+        """Return the mask of tokens with probability 0 in the next step: bool[vocab_size]; by a grammar bool[batch, vocab_size].
+
+        Raises:
+            ConfigError: No token may follow in a text.
+        """
+        mask = self.options.suppressed if any(self.tokens) else self.options.begin_suppressed
+        if self.constraints is None:
+            return mask
+        return np.stack(
+            [
+                constraint.excluded(mask) if row in self.unfinished else np.zeros(constraint.vocab_size, np.bool_)
+                for row, constraint in enumerate(self.constraints)
+            ]
+        )
 
     def append(self, row: int, token: int) -> bool:
         """Add a token to a text, and return whether it ends the text."""
@@ -176,4 +195,8 @@ class Texts:
         is_end = token in self.options.eos_token_ids
         if is_end or (self.stopping_criterion is not None and self.stopping_criterion(text)):
             self.unfinished.discard(row)
+        if self.constraints is not None:
+            self.constraints[row].advance(token)
+            if self.constraints[row].is_finished:
+                self.unfinished.discard(row)
         return row not in self.unfinished

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx_core.hints.keywords import renamed_keywords
 from rlx_models.generation.batch import Batch, Texts, prepare_batch
+from rlx_models.generation.grammar import ConstrainedText, Grammar
 from rlx_models.generation.options import generation_options
 from rlx_models.generation.programs import decoding_of
 from rlx_models.generation.sampling import Sampling, sampler
@@ -41,6 +42,7 @@ def generate(
     stopping_criterion: Callable[[Sequence[int]], bool] | None = None,
     suppress_tokens: Sequence[int] | None = None,
     begin_suppress_tokens: Sequence[int] | None = None,
+    grammar: Grammar | None = None,
     cache_dtype: str = "f32",
     target: str | None = None,
     on_tokens: Callable[[np.ndarray], None] | None = None,
@@ -65,6 +67,7 @@ def generate(
             `lambda new: "\\n\\n" in tokenizer.decode(new)`.
         suppress_tokens: Tokens with probability 0; by default those of the checkpoint, with the `bad_words_ids` of one token.
         begin_suppress_tokens: The same for the first generated token only.
+        grammar: The texts that may be generated (`rlx_models.json_grammar`); each text ends when it is complete.
         cache_dtype: The dtype of keys and values in the cache: `f32`, `f16` or `bf16`. In half of the bytes a step reads half as
             much for each token before it; logits change by about one part in 2,000 (f16) or 250 (bf16). Keys and values beyond
             65,504 have no f16. Recurrent states remain f32.
@@ -76,7 +79,7 @@ def generate(
 
     Raises:
         ConfigError: The model is not a decoder, options of sampling have no key, the penalty is not above 0, a suppressed token
-            is outside of the vocabulary, or the cache has no such dtype.
+            is outside of the vocabulary, the cache has no such dtype, or no token may follow by the grammar.
         ShapeError: There is no prompt, a prompt is empty, or the texts would be longer than the model's maximum.
     """
     decoding = decoding_of(model)
@@ -98,7 +101,10 @@ def generate(
         cache_dtype=cache_dtype,
         target=target,
     )
-    texts = Texts(options, stopping_criterion, [[] for _ in prompts])
+    constraints = None
+    if grammar is not None:
+        constraints = [ConstrainedText(grammar, batch.vocab_size, options.eos_token_ids) for _ in prompts]
+    texts = Texts(options, stopping_criterion, [[] for _ in prompts], constraints)
     _decode(batch, texts, sampling, on_tokens)
     return texts.tokens
 
@@ -112,8 +118,7 @@ def _decode(batch: Batch, texts: Texts, sampling: Sampling, on_tokens: Callable[
     for index in range(batch.max_new_tokens):
         cache_position = np.array(0 if index == 0 else batch.width + index - 1)
         logits, cache = batch.step(input_ids, batch.left_padding, cache, cache_position, *batch.encoded)
-        suppressed = options.suppressed if index else options.begin_suppressed
-        tokens = np.asarray(sample(logits, suppressed, present, penalty, np.array(index), *sampling.arguments))
+        tokens = np.asarray(sample(logits, texts.suppressed(), present, penalty, np.array(index), *sampling.arguments))
         if present is not None:
             present[np.arange(len(tokens)), tokens] = True
         for row in sorted(texts.unfinished):

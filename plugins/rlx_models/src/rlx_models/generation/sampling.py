@@ -50,9 +50,9 @@ GREEDY: Final = Sampling()
 def sampler(target: str | None) -> Callable[..., Any]:
     """Return the compiled function from logits to tokens i64[batch]; it has a program for each combination of options.
 
-    Its arguments are logits f32[batch, vocab_size]; a mask bool[vocab_size] of suppressed tokens, or `None`; a mask
-    bool[batch, vocab_size] of the tokens of each text, or `None`; their repetition penalty; the index of the new token; and the
-    options of `Sampling`.
+    Its arguments are logits f32[batch, vocab_size]; a mask bool[vocab_size] or bool[batch, vocab_size] of suppressed tokens, or
+    `None`; a mask bool[batch, vocab_size] of the tokens of each text, or `None`; their repetition penalty; the index of the new
+    token; and the options of `Sampling`.
     """
 
     def sample(

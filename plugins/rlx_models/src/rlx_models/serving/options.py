@@ -9,6 +9,7 @@ import numpy as np
 from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, Fact
+from rlx_models.generation.grammar import Grammar
 
 MAX_STOP_LENGTH = 1024
 """Characters of a stop string, as many of which are withheld from the text while they may begin it."""
@@ -28,6 +29,7 @@ class RequestOptions:
         eos_token_id: Tokens that end the text; by default those of the checkpoint. `()` for none.
         stop_token_ids: Further tokens that end the text.
         stop: Texts that end it; the text ends before the first of them.
+        grammar: The texts that may be generated (`rlx_models.json_grammar`).
     """
 
     max_new_tokens: int | None = None
@@ -41,6 +43,7 @@ class RequestOptions:
     eos_token_id: int | Sequence[int] | None = None
     stop_token_ids: Sequence[int] = ()
     stop: Sequence[str] = ()
+    grammar: Grammar | None = None
 
     def check(self, vocab_size: int) -> None:
         """Check that numbers are in their ranges, and tokens in the vocabulary.

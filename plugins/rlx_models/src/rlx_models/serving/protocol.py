@@ -52,7 +52,6 @@ NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
 }
 """Fields that are not supported, with the values that request nothing."""
@@ -97,6 +96,7 @@ class CompletionBody:
         options: Options of all choices.
         is_streamed: Whether the response has an event for each token.
         has_usage: Whether a stream ends with the numbers of tokens.
+        schema: The JSON schema of the texts, or `None`.
     """
 
     model: str | None
@@ -105,6 +105,7 @@ class CompletionBody:
     options: RequestOptions
     is_streamed: bool
     has_usage: bool
+    schema: Mapping[str, Any] | None = None
 
 
 class Fields:
@@ -215,6 +216,7 @@ def parse_completion(values: Mapping[str, Any], *, is_chat: bool) -> CompletionB
         options=_options(fields, is_chat=is_chat),
         is_streamed=fields.flag("stream"),
         has_usage=_stream_options(fields),
+        schema=_schema(fields),
     )
     fields.check_unknown()
     return result
@@ -285,6 +287,29 @@ def _options(fields: Fields, *, is_chat: bool) -> RequestOptions:
         stop_token_ids=tuple(stop_tokens),
         stop=tuple(stop),
     )
+
+
+def _schema(fields: Fields) -> Mapping[str, Any] | None:
+    """Return the JSON schema of `response_format`; `None` for texts of any kind."""
+    is_object = lambda each: isinstance(each, dict)  # noqa: E731
+    value: dict[str, Any] = fields.optional("response_format", is_object, "an object", {"type": "text"})
+    form = Fields(value, "response_format.")
+    kind = form.get("type")
+    if kind not in ("text", "json_object", "json_schema"):
+        raise form.error("type", '"text", "json_object" or "json_schema"')
+    definition: dict[str, Any] | None = form.optional("json_schema", is_object, "an object", None)
+    form.check_unknown()
+    if kind != "json_schema":
+        return None if kind == "text" else {"type": "object"}
+    inner = Fields(definition or {}, "response_format.json_schema.")
+    for name in ("name", "description"):
+        inner.optional(name, is_text, "a string", None)
+    inner.flag("strict")  # texts follow the schema in any case
+    schema: dict[str, Any] | None = inner.optional("schema", is_object, "an object", None)
+    inner.check_unknown()
+    if schema is None:
+        raise inner.error("schema", "an object")
+    return schema
 
 
 def _logit_bias(fields: Fields) -> dict[int, float]:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
+from rlx_models.generation.grammar import ConstrainedText
 from rlx_models.generation.options import GenerationOptions
 from rlx_models.serving.options import RequestOptions
 from rlx_models.serving.text import TextStream
@@ -39,7 +40,8 @@ class Request:
         tokens: The generated tokens, including the one that ended the text.
         text: The generated text up to a stop string, without the token that ended it; "" without a tokenizer.
         finish_reason: Why it has ended; `None` before.
-        error: The error of a step, if `finish_reason` is `error`.
+        constraint: The text by its grammar, or `None`.
+        error: The error of a step or of the grammar, if `finish_reason` is `error`.
     """
 
     prompt: tuple[int, ...] = field(repr=False)
@@ -49,11 +51,22 @@ class Request:
     max_new_tokens: int
     on_update: Callable[[Update], None] | None = field(repr=False)
     stream: TextStream | None = field(repr=False)
+    constraint: ConstrainedText | None = field(repr=False)
     tokens: list[int] = field(factory=list)
     text: str = ""
     finish_reason: FinishReason | None = None
     error: BaseException | None = field(default=None, repr=False)
     is_cancelled: bool = field(default=False, repr=False)
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """The tokens that end the text."""
+        return self.defaults.eos_token_ids | frozenset(self.options.stop_token_ids)
+
+    def fail(self, error: BaseException) -> None:
+        """End the request with an error."""
+        self.error = error
+        self.finish("error")
 
     def finish(self, reason: FinishReason, tokens: tuple[int, ...] = (), text: str = "") -> None:
         """End the request, and report it."""

@@ -63,7 +63,7 @@ class SlotSampler:
 
         Args:
             logits: Logits f32[n, vocab_size].
-            suppressed: Mask bool[vocab_size] of tokens with probability 0.
+            suppressed: Mask bool[vocab_size] or bool[n, vocab_size] of tokens with probability 0.
         """
         is_sampled = self._temperature[slots] > 0
         is_filtered = is_sampled & (

@@ -170,10 +170,11 @@ class Endpoints:
         service.expect_running()
         body = parse_completion(parse_json(await self._body(request)), is_chat=is_chat)
         service.expect_model(body.model)
+        options = await service.constrained(body.options, body.schema)
         if body.messages is None:
-            generation = await service.submit_prompts(body.prompts, body.options)
+            generation = await service.submit_prompts(body.prompts, options)
         else:
-            generation = await service.submit_chat(body.messages, body.options)
+            generation = await service.submit_chat(body.messages, options)
         layout = ResponseFormat(service.model_name, is_chat)
         if body.is_streamed:
             return EventStream(generation, layout, body, self.limits)

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlx_core.errors import BudgetError, ConfigError, RlxError, ShapeError
+from rlx_models.generation.grammar import Grammar, GrammarCompiler
 from rlx_models.serving.engine import ServingEngine
 from rlx_models.serving.options import RequestOptions
 from rlx_models.serving.protocol import HttpError, Message, Prompt
@@ -87,6 +88,8 @@ class Service:
         self._started = time.monotonic()
         self._created = int(time.time())
         self._is_draining = False
+        self._grammars: GrammarCompiler | None = None
+        self._grammar_lock = threading.Lock()
 
     def start(self) -> None:
         """Start the thread."""
@@ -148,6 +151,26 @@ class Service:
         """
         ids = await asyncio.to_thread(self._encode_chat, messages)
         return self._submit([ids], options, "messages")
+
+    async def constrained(self, options: RequestOptions, schema: Mapping[str, Any] | None) -> RequestOptions:
+        """Return options whose texts are JSON documents of a schema; for `None` the options themselves.
+
+        Raises:
+            HttpError: The schema or the tokenizer is not supported, or the package llguidance is not installed.
+        """
+        if schema is None:
+            return options
+        try:
+            grammar = await asyncio.to_thread(self._compile, schema)
+        except RlxError as error:
+            raise HttpError(400, error.message, "response_format", "invalid_value") from None
+        return evolve(options, grammar=grammar)
+
+    def _compile(self, schema: Mapping[str, Any]) -> Grammar:
+        with self._grammar_lock:
+            if self._grammars is None:
+                self._grammars = GrammarCompiler(self._tokenizer)
+        return self._grammars.json_grammar(schema)
 
     def _encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         try:
