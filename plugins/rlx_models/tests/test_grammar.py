@@ -65,6 +65,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
     return from_pretrained(written(tmp_path_factory.mktemp("llama") / "m", CONFIGS["llama"]))
 
 
+@pytest.mark.medium
 def test_texts_follow_the_grammar_and_end_when_they_are_complete(model: PretrainedModel) -> None:
     """One grammar for prompts of different lengths, with and without sampling."""
     prompts = [[1], [2, 6, 3], [8] * 17]
@@ -78,11 +79,13 @@ def test_texts_follow_the_grammar_and_end_when_they_are_complete(model: Pretrain
     assert text == [4, 5, 4], "suppressed tokens are excluded, too"
 
 
+@pytest.mark.medium
 def test_no_token_that_may_follow_is_an_error(model: PretrainedModel) -> None:
     with pytest.raises(ConfigError, match="no token may follow"):
         generate(model, [[1]], 4, grammar=AlternatingGrammar(), suppress_tokens=[5])
 
 
+@pytest.mark.medium
 def test_requests_of_the_engine_have_grammars(model: PretrainedModel) -> None:
     """Next to requests without one, whose tokens are unchanged; a request without a next token ends with an error."""
     engine = ServingEngine(model, max_batch=4)
@@ -121,6 +124,7 @@ def byte_model(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Pret
     return from_pretrained(written_bytes(tmp_path_factory.mktemp("bytes") / "m"))
 
 
+@pytest.mark.medium
 def test_json_documents_satisfy_their_schema(byte_model: PretrainedModel, tokenizer: Any) -> None:
     """A model with random weights, sampled at a high temperature, writes valid documents. Whitespace is suppressed."""
     from rlx_models import json_grammar

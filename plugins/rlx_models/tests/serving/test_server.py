@@ -145,6 +145,7 @@ def test_streams_are_server_sent_events(model: PretrainedModel) -> None:
     run(work)
 
 
+@pytest.mark.medium
 def test_response_formats_are_json_documents(model: PretrainedModel, tmp_path: Path) -> None:
     pytest.importorskip("llguidance", reason="python -m pip install 'rlx-models[grammar]'")
     from byte_letters import byte_tokenizer, written_bytes

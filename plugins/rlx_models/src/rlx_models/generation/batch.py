@@ -13,7 +13,7 @@ from rlx_core.errors import ConfigError, Fact, ShapeError
 from rlx_models.architectures import Decoding
 from rlx_models.generation.grammar import ConstrainedText
 from rlx_models.generation.options import GenerationOptions
-from rlx_models.generation.programs import CACHE_DTYPES, STEPS, compiled_program, padded_length, zero_cache
+from rlx_models.generation.programs import CACHE_DTYPES, STEPS, compiled_program, decoding_of, padded_length, zero_cache
 from rlx_models.model import PretrainedModel
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ class Batch:
         input_ids: `prompts` i64[batch, width] with padding on the left.
         left_padding: The lengths i64[batch] of the padding.
         encoded: With an encoder, the last argument of `Decoding.step`; otherwise none.
-        step: The program of `Decoding.step`.
         cache_dtype: The dtype of keys and values in the cache.
         target: The target of the programs, as for `generate`.
     """
@@ -42,7 +41,6 @@ class Batch:
     input_ids: np.ndarray
     left_padding: np.ndarray
     encoded: tuple[Any, ...]
-    step: CompiledFunction[..., Any]
     cache_dtype: str
     target: str | None
 
@@ -55,9 +53,14 @@ class Batch:
     def vocab_size(self) -> int:
         return int(self.model.config["vocab_size"])
 
-    def zero_cache(self) -> list[tuple[Any, Any]]:
-        """Return an empty cache for the prompts and their continuations."""
-        length, target = self.width + self.max_new_tokens, self.target or self.step.report.target
+    @property
+    def step(self) -> CompiledFunction[..., Any]:
+        """The program of `Decoding.step`."""
+        return compiled_program(self.model, STEPS[self.cache_dtype], self.target)
+
+    def zero_cache(self, program: CompiledFunction[..., Any]) -> list[tuple[Any, Any]]:
+        """Return an empty cache for the prompts and their continuations, on the target of a program."""
+        length, target = self.width + self.max_new_tokens, self.target or program.report.target
         return zero_cache(self.decoding, len(self.prompts), length, target, self.cache_dtype)
 
     def present_tokens(self) -> np.ndarray:
@@ -67,10 +70,9 @@ class Batch:
 
 def prepare_batch(
     model: PretrainedModel,
-    decoding: Decoding,
+    *,
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
-    *,
     input_features: Any = None,
     cache_dtype: str = "f32",
     target: str | None = None,
@@ -78,9 +80,10 @@ def prepare_batch(
     """Return the batch of prompts; arguments as for `generate`.
 
     Raises:
-        ConfigError: The cache has no such dtype, or the model needs `input_features`, or takes none.
+        ConfigError: The model is not a decoder, the cache has no such dtype, or the model needs `input_features`, or takes none.
         ShapeError: There is no prompt, a prompt is empty, or the texts would be longer than the model's maximum.
     """
+    decoding = decoding_of(model)
     if cache_dtype not in CACHE_DTYPES:
         raise ConfigError(
             f"generate: cache_dtype is {cache_dtype!r:.40}", hint=f"keys and values are {', '.join(CACHE_DTYPES)}"
@@ -95,7 +98,6 @@ def prepare_batch(
     if decoding.max_positions is not None and total > decoding.max_positions:
         message = f"generate: {total} tokens are more than the {decoding.max_positions} positions of {model.name}"
         raise ShapeError(message)
-    step = compiled_program(model, STEPS[cache_dtype], target)
     input_ids, left_padding = _pad_left(prompts)
     return Batch(
         model=model,
@@ -105,7 +107,6 @@ def prepare_batch(
         input_ids=input_ids,
         left_padding=left_padding,
         encoded=encoded,
-        step=step,
         cache_dtype=cache_dtype,
         target=target,
     )

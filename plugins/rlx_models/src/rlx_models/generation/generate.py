@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
+from rlx_core.errors import ConfigError
 from rlx_core.hints.keywords import renamed_keywords
 from rlx_models.generation.batch import Batch, Texts, prepare_batch
 from rlx_models.generation.grammar import ConstrainedText, Grammar
 from rlx_models.generation.options import generation_options
-from rlx_models.generation.programs import decoding_of
 from rlx_models.generation.sampling import Sampling, sampler
+from rlx_models.generation.speculative import Drafter, ModelDrafter, PromptDrafter, check_drafts, speculate
 from rlx_models.model import PretrainedModel
 
 RENAMED: Final = {
@@ -43,6 +45,9 @@ def generate(
     suppress_tokens: Sequence[int] | None = None,
     begin_suppress_tokens: Sequence[int] | None = None,
     grammar: Grammar | None = None,
+    draft_model: PretrainedModel | None = None,
+    draft: str | None = None,
+    num_draft_tokens: int = 4,
     cache_dtype: str = "f32",
     target: str | None = None,
     on_tokens: Callable[[np.ndarray], None] | None = None,
@@ -68,6 +73,10 @@ def generate(
         suppress_tokens: Tokens with probability 0; by default those of the checkpoint, with the `bad_words_ids` of one token.
         begin_suppress_tokens: The same for the first generated token only.
         grammar: The texts that may be generated (`rlx_models.json_grammar`); each text ends when it is complete.
+        draft_model: A smaller model with the same vocabulary, whose tokens the model verifies, several in a step (speculative
+            decoding). Greedy texts are the same, and sampled ones have the same distribution.
+        draft: `"prompt"` for drafts from the text itself, without another model.
+        num_draft_tokens: The number of drafted tokens in a step.
         cache_dtype: The dtype of keys and values in the cache: `f32`, `f16` or `bf16`. In half of the bytes a step reads half as
             much for each token before it; logits change by about one part in 2,000 (f16) or 250 (bf16). Keys and values beyond
             65,504 have no f16. Recurrent states remain f32.
@@ -79,12 +88,15 @@ def generate(
 
     Raises:
         ConfigError: The model is not a decoder, options of sampling have no key, the penalty is not above 0, a suppressed token
-            is outside of the vocabulary, the cache has no such dtype, or no token may follow by the grammar.
+            is outside of the vocabulary, the cache has no such dtype, no token may follow by the grammar, drafts are
+            not for the model or with other options (`grammar`, `on_tokens`), or the vocabularies differ.
         ShapeError: There is no prompt, a prompt is empty, or the texts would be longer than the model's maximum.
     """
-    decoding = decoding_of(model)
     sampling = Sampling(key, temperature, top_k, top_p, min_p)
     sampling.check()
+    is_drafted = check_drafts(model, draft_model, draft, num_draft_tokens)
+    if is_drafted and (grammar is not None or on_tokens is not None):
+        raise ConfigError(f"generate: {'on_tokens' if grammar is None else 'grammar'} is not for drafted tokens")
     options = generation_options(
         model,
         eos_token_id=eos_token_id,
@@ -92,32 +104,33 @@ def generate(
         begin_suppress_tokens=begin_suppress_tokens,
         repetition_penalty=repetition_penalty,
     )
-    batch = prepare_batch(
-        model,
-        decoding,
-        prompts,
-        max_new_tokens,
-        input_features=input_features,
-        cache_dtype=cache_dtype,
-        target=target,
+    prepare = partial(
+        prepare_batch, prompts=prompts, max_new_tokens=max_new_tokens, cache_dtype=cache_dtype, target=target
     )
+    batch = prepare(model, input_features=input_features)
     constraints = None
     if grammar is not None:
         constraints = [ConstrainedText(grammar, batch.vocab_size, options.eos_token_ids) for _ in prompts]
     texts = Texts(options, stopping_criterion, [[] for _ in prompts], constraints)
-    _decode(batch, texts, sampling, on_tokens)
+    if not is_drafted:
+        _decode(batch, texts, sampling, on_tokens)
+        return texts.tokens
+    drafter: Drafter = PromptDrafter()
+    if draft_model is not None:
+        drafter = ModelDrafter(prepare(draft_model), sampling, options.suppressed)
+    speculate(batch, texts, sampling, drafter, num_draft_tokens)
     return texts.tokens
 
 
 def _decode(batch: Batch, texts: Texts, sampling: Sampling, on_tokens: Callable[[np.ndarray], None] | None) -> None:
     """Generate a token for each text in each step."""
-    options, sample = texts.options, sampler(batch.target)
-    input_ids, cache = batch.input_ids, batch.zero_cache()
+    options, step, sample = texts.options, batch.step, sampler(batch.target)
+    input_ids, cache = batch.input_ids, batch.zero_cache(step)
     penalty = options.repetition_penalty
     present = None if penalty == 1.0 else batch.present_tokens()
     for index in range(batch.max_new_tokens):
         cache_position = np.array(0 if index == 0 else batch.width + index - 1)
-        logits, cache = batch.step(input_ids, batch.left_padding, cache, cache_position, *batch.encoded)
+        logits, cache = step(input_ids, batch.left_padding, cache, cache_position, *batch.encoded)
         tokens = np.asarray(sample(logits, texts.suppressed(), present, penalty, np.array(index), *sampling.arguments))
         if present is not None:
             present[np.arange(len(tokens)), tokens] = True

@@ -70,17 +70,29 @@ def _compile_step(
 ) -> CompiledFunction[..., Any]:
     decoding = decoding_of(model)
     input_ids, left_padding = rlx.spec("i64[batch, steps]"), rlx.spec("i64[batch]")
-    cache = [
+    cache = _cache_specs(decoding, cache_dtype)
+    arguments: list[Any] = [model.parameters, input_ids, left_padding, cache, rlx.spec(position)]
+    if decoding.encode is not None:
+        arguments.append(rlx.eval_shape(decoding.encode, model.parameters, *model.encoder.inputs.values()))
+    return rlx.compile(decoding.step, *arguments, donate="cache", target=target)
+
+
+def _compile_selected(model: PretrainedModel, target: str | None, *, cache_dtype: str) -> CompiledFunction[..., Any]:
+    decoding = decoding_of(model)
+    assert decoding.step_selected is not None, "`CachedModel` has checked it"
+    inputs = [rlx.spec("i64[batch, steps]"), rlx.spec("i64[batch]"), _cache_specs(decoding, cache_dtype)]
+    selected = (rlx.spec("i64[batch]"), rlx.spec("i64[batch, count]"))
+    return rlx.compile(decoding.step_selected, model.parameters, *inputs, *selected, donate="cache", target=target)
+
+
+def _cache_specs(decoding: Decoding, cache_dtype: str) -> list[tuple[rlx.TensorType, ...]]:
+    return [
         tuple(
             rlx.spec(f"{cache_dtype if rows is None else 'f32'}[batch, {rows or 'max_length'}, {features}]")
             for rows, features in entry
         )
         for entry in decoding.cache
     ]
-    arguments: list[Any] = [model.parameters, input_ids, left_padding, cache, rlx.spec(position)]
-    if decoding.encode is not None:
-        arguments.append(rlx.eval_shape(decoding.encode, model.parameters, *model.encoder.inputs.values()))
-    return rlx.compile(decoding.step, *arguments, donate="cache", target=target)
 
 
 def _compile_encode(model: PretrainedModel, target: str | None) -> CompiledFunction[..., Any]:
@@ -95,8 +107,12 @@ CACHE_DTYPES: Final = ("f32", "f16", "bf16")
 STEPS: Final = {dtype: "step" if dtype == "f32" else f"step with a cache of {dtype}" for dtype in CACHE_DTYPES}
 """The name of the program of a step, by the dtype of its cache."""
 
+SELECTED: Final = {dtype: f"selected {name}" for dtype, name in STEPS.items()}
+"""The name of the program of `Decoding.step_selected`, by the dtype of its cache."""
+
 PROGRAMS: Final[Mapping[str, Callable[[PretrainedModel, str | None], CompiledFunction[..., Any]]]] = {
     **{name: partial(_compile_step, cache_dtype=dtype) for dtype, name in STEPS.items()},
+    **{name: partial(_compile_selected, cache_dtype=dtype) for dtype, name in SELECTED.items()},
     "slots": partial(_compile_step, position="i64[batch]"),
     "encode": _compile_encode,
 }
