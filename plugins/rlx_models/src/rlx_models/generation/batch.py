@@ -189,12 +189,15 @@ class Texts:
             ]
         )
 
+    def is_stopped(self, text: Sequence[int]) -> bool:
+        """Return whether the stopping criterion ends a text."""
+        return self.stopping_criterion is not None and self.stopping_criterion(text)
+
     def append(self, row: int, token: int) -> bool:
         """Add a token to a text, and return whether it ends the text."""
         text = self.tokens[row]
         text.append(token)
-        is_end = token in self.options.eos_token_ids
-        if is_end or (self.stopping_criterion is not None and self.stopping_criterion(text)):
+        if token in self.options.eos_token_ids or self.is_stopped(text):
             self.unfinished.discard(row)
         if self.constraints is not None:
             self.constraints[row].advance(token)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from rlx_core.errors import ConfigError
 from rlx_core.hints.keywords import renamed_keywords
 from rlx_models.generation.batch import Batch, Texts, prepare_batch
+from rlx_models.generation.beams import BeamOptions, search_beams
 from rlx_models.generation.grammar import ConstrainedText, Grammar
 from rlx_models.generation.options import generation_options
 from rlx_models.generation.sampling import Sampling, sampler
@@ -48,6 +49,9 @@ def generate(
     draft_model: PretrainedModel | None = None,
     draft: str | None = None,
     num_draft_tokens: int = 4,
+    num_beams: int = 1,
+    length_penalty: float = 1.0,
+    early_stopping: bool | Literal["never"] = False,
     cache_dtype: str = "f32",
     target: str | None = None,
     on_tokens: Callable[[np.ndarray], None] | None = None,
@@ -77,6 +81,10 @@ def generate(
             decoding). Greedy texts are the same, and sampled ones have the same distribution.
         draft: `"prompt"` for drafts from the text itself, without another model.
         num_draft_tokens: The number of drafted tokens in a step.
+        num_beams: The number of texts that beam search continues for each prompt; the most probable one is returned.
+        length_penalty: The exponent of the length that the logarithm of a text's probability is divided by, in beam search.
+        early_stopping: Whether beam search of a prompt is done when `num_beams` texts have ended, although a continued one is
+            better for its length; `"never"`: not before no length could make it better.
         cache_dtype: The dtype of keys and values in the cache: `f32`, `f16` or `bf16`. In half of the bytes a step reads half as
             much for each token before it; logits change by about one part in 2,000 (f16) or 250 (bf16). Keys and values beyond
             65,504 have no f16. Recurrent states remain f32.
@@ -89,7 +97,8 @@ def generate(
     Raises:
         ConfigError: The model is not a decoder, options of sampling have no key, the penalty is not above 0, a suppressed token
             is outside of the vocabulary, the cache has no such dtype, no token may follow by the grammar, drafts are
-            not for the model or with other options (`grammar`, `on_tokens`), or the vocabularies differ.
+            not for the model, the vocabularies differ, or options exclude each other (`key`, `grammar`, drafts, `on_tokens` and
+            beams).
         ShapeError: There is no prompt, a prompt is empty, or the texts would be longer than the model's maximum.
     """
     sampling = Sampling(key, temperature, top_k, top_p, min_p)
@@ -97,6 +106,8 @@ def generate(
     is_drafted = check_drafts(model, draft_model, draft, num_draft_tokens)
     if is_drafted and (grammar is not None or on_tokens is not None):
         raise ConfigError(f"generate: {'on_tokens' if grammar is None else 'grammar'} is not for drafted tokens")
+    beams = BeamOptions(num_beams=num_beams, length_penalty=length_penalty, early_stopping=early_stopping)
+    beams.check(key=key, grammar=grammar, draft_model=draft_model, draft=draft, on_tokens=on_tokens)
     options = generation_options(
         model,
         eos_token_id=eos_token_id,
@@ -112,13 +123,15 @@ def generate(
     if grammar is not None:
         constraints = [ConstrainedText(grammar, batch.vocab_size, options.eos_token_ids) for _ in prompts]
     texts = Texts(options, stopping_criterion, [[] for _ in prompts], constraints)
-    if not is_drafted:
+    if is_drafted:
+        drafter: Drafter = PromptDrafter()
+        if draft_model is not None:
+            drafter = ModelDrafter(prepare(draft_model), sampling, options.suppressed)
+        speculate(batch, texts, sampling, drafter, num_draft_tokens)
+    elif num_beams > 1:
+        search_beams(batch, texts, beams)
+    else:
         _decode(batch, texts, sampling, on_tokens)
-        return texts.tokens
-    drafter: Drafter = PromptDrafter()
-    if draft_model is not None:
-        drafter = ModelDrafter(prepare(draft_model), sampling, options.suppressed)
-    speculate(batch, texts, sampling, drafter, num_draft_tokens)
     return texts.tokens
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
+from rlx_core.trees.flatten import map_leaves
 from rlx_models.architectures import Decoding
 from rlx_models.model import PretrainedModel
 
@@ -73,7 +74,7 @@ def _compile_step(
     cache = _cache_specs(decoding, cache_dtype)
     arguments: list[Any] = [model.parameters, input_ids, left_padding, cache, rlx.spec(position)]
     if decoding.encode is not None:
-        arguments.append(rlx.eval_shape(decoding.encode, model.parameters, *model.encoder.inputs.values()))
+        arguments.append(_encoded_spec(model, decoding.encode))
     return rlx.compile(decoding.step, *arguments, donate="cache", target=target)
 
 
@@ -83,6 +84,25 @@ def _compile_selected(model: PretrainedModel, target: str | None, *, cache_dtype
     inputs = [rlx.spec("i64[batch, steps]"), rlx.spec("i64[batch]"), _cache_specs(decoding, cache_dtype)]
     selected = (rlx.spec("i64[batch]"), rlx.spec("i64[batch, count]"))
     return rlx.compile(decoding.step_selected, model.parameters, *inputs, *selected, donate="cache", target=target)
+
+
+def _compile_cache_rows(model: PretrainedModel, target: str | None, *, cache_dtype: str) -> CompiledFunction[..., Any]:
+    return rlx.compile(rows_of, _cache_specs(decoding_of(model), cache_dtype), rlx.spec("i64[rows]"), target=target)
+
+
+def _compile_encoded_rows(model: PretrainedModel, target: str | None) -> CompiledFunction[..., Any]:
+    decoding = decoding_of(model)
+    assert decoding.encode is not None, "only encoder-decoders have the program"
+    return rlx.compile(rows_of, _encoded_spec(model, decoding.encode), rlx.spec("i64[rows]"), target=target)
+
+
+def rows_of(arrays: Any, rows: Any) -> Any:
+    """Return arrays with the rows i64[n] of their first axis."""
+    return map_leaves(lambda each: rlx.take(each, rows, axis=0), arrays)
+
+
+def _encoded_spec(model: PretrainedModel, encode: Callable[..., Any]) -> Any:
+    return rlx.eval_shape(encode, model.parameters, *model.encoder.inputs.values())
 
 
 def _cache_specs(decoding: Decoding, cache_dtype: str) -> list[tuple[rlx.TensorType, ...]]:
@@ -110,9 +130,14 @@ STEPS: Final = {dtype: "step" if dtype == "f32" else f"step with a cache of {dty
 SELECTED: Final = {dtype: f"selected {name}" for dtype, name in STEPS.items()}
 """The name of the program of `Decoding.step_selected`, by the dtype of its cache."""
 
+CACHE_ROWS: Final = {dtype: f"cache rows of {dtype}" for dtype in CACHE_DTYPES}
+"""The name of the program of `rows_of` for a cache, by its dtype; `encoded rows` is the one of an encoder's results."""
+
 PROGRAMS: Final[Mapping[str, Callable[[PretrainedModel, str | None], CompiledFunction[..., Any]]]] = {
     **{name: partial(_compile_step, cache_dtype=dtype) for dtype, name in STEPS.items()},
     **{name: partial(_compile_selected, cache_dtype=dtype) for dtype, name in SELECTED.items()},
+    **{name: partial(_compile_cache_rows, cache_dtype=dtype) for dtype, name in CACHE_ROWS.items()},
+    "encoded rows": _compile_encoded_rows,
     "slots": partial(_compile_step, position="i64[batch]"),
     "encode": _compile_encode,
 }
