@@ -14,6 +14,7 @@ from rlx_models.generation.batch import Batch, Texts, prepare_batch
 from rlx_models.generation.beams import BeamOptions, search_beams
 from rlx_models.generation.grammar import ConstrainedText, Grammar
 from rlx_models.generation.options import generation_options
+from rlx_models.generation.programs import decoding_of
 from rlx_models.generation.sampling import Sampling, sampler
 from rlx_models.generation.speculative import Drafter, ModelDrafter, PromptDrafter, check_drafts, speculate
 from rlx_models.model import PretrainedModel
@@ -101,6 +102,7 @@ def generate(
             beams).
         ShapeError: There is no prompt, a prompt is empty, or the texts would be longer than the model's maximum.
     """
+    decoding_of(model)
     sampling = Sampling(key, temperature, top_k, top_p, min_p)
     sampling.check()
     is_drafted = check_drafts(model, draft_model, draft, num_draft_tokens)
