@@ -24,9 +24,9 @@ from rlx_models.generation.grammar import ConstrainedText
 from rlx_models.generation.options import GenerationOptions, generation_options
 from rlx_models.generation.programs import PROMPT_MULTIPLE, compiled_program, decoding_of, padded_length, zero_cache
 from rlx_models.model import PretrainedModel
-from rlx_models.serving.options import RequestOptions, check_prompt
-from rlx_models.serving.requests import EngineStatus, FinishReason, Request, Update
-from rlx_models.serving.sampling import SlotSampler
+from rlx_models.serving.options import MAX_TOP_LOGPROBS, RequestOptions, check_prompt
+from rlx_models.serving.requests import EngineStatus, FinishReason, Request, TokenLogprob, Update
+from rlx_models.serving.sampling import SlotSampler, logprob_program
 from rlx_models.serving.text import TextStream
 from rlx_models.tokenizers import Tokenizer
 
@@ -371,8 +371,9 @@ class ServingEngine:
             self._end_with_error(slot, request, error)
             return
         token = self._sampler.next_tokens(logits, slice(slot, slot + 1), suppressed)
+        (logprob,) = self._logprobs(logits, token, [request])
         self._count_tokens(1)
-        self._accept(slot, request, int(token[0]))
+        self._accept(slot, request, int(token[0]), logprob)
 
     def _decode(self) -> None:
         """Generate a token for every active slot."""
@@ -381,11 +382,28 @@ class ServingEngine:
         tokens = self._sampler.next_tokens(logits, slice(None), self._suppressed_tokens())
         active = [slot for slot in range(len(self._slots)) if self._is_decoding(slot)]
         self._count_tokens(len(active))
+        logprobs = self._logprobs(logits, tokens, self._slots)
         for slot in active:
             request = self._slots[slot]
             assert request is not None, "active slots have a request"
             state.positions[slot] += 1
-            self._accept(slot, request, int(tokens[slot]))
+            self._accept(slot, request, int(tokens[slot]), logprobs[slot])
+
+    def _logprobs(
+        self, logits: Any, tokens: np.ndarray, requests: Sequence[Request | None]
+    ) -> list[TokenLogprob | None]:
+        """Return the probabilities of tokens i64[n], for the requests that report them."""
+        counts = [None if request is None else request.options.top_logprobs for request in requests]
+        if all(count is None for count in counts):
+            return [None] * len(counts)
+        program, limit = logprob_program(self._sampler.target), min(MAX_TOP_LOGPROBS, self.vocab_size)
+        chosen, values, indices = (np.asarray(each).tolist() for each in program(logits, tokens, limit))
+        return [
+            None
+            if count is None
+            else TokenLogprob(token, chosen[row], tuple(zip(indices[row][:count], values[row][:count], strict=True)))
+            for row, (token, count) in enumerate(zip(tokens.tolist(), counts, strict=True))
+        ]
 
     def _suppressed_tokens(self) -> np.ndarray | None:
         """Return the mask bool[vocab_size], or bool[slots, vocab_size] if a slot has a grammar.
@@ -413,11 +431,13 @@ class ServingEngine:
         self._release(slot)
         request.fail(error)
 
-    def _accept(self, slot: int, request: Request, token: int) -> None:
+    def _accept(self, slot: int, request: Request, token: int, logprob: TokenLogprob | None) -> None:
         """Add a token to a request, and release its slot if the token ends it."""
         self._state.last_tokens[slot] = token
         request.tokens.append(token)
         is_end = token in request.end_tokens
+        logprobs = () if is_end or logprob is None else (logprob,)
+        request.logprobs += logprobs
         stream, text = request.stream, ""
         if stream is not None and not is_end:
             text = stream.add(token)
@@ -435,10 +455,10 @@ class ServingEngine:
             is_stopped = is_stopped or stream.is_stopped
         request.text += text
         if not is_finished:
-            request.advance((token,), text)
+            request.advance((token,), text, logprobs)
             return
         self._release(slot)
-        request.finish("stop" if is_stopped else "length", (token,), text)
+        request.finish("stop" if is_stopped else "length", (token,), text, logprobs)
 
     def _release(self, slot: int) -> None:
         if self._prefill is not None and self._prefill.slot == slot:
