@@ -169,6 +169,9 @@ def test_any_object_is_the_grammar_without_a_schema(tokenizer: Any) -> None:
 def test_unsupported_schemas_are_errors_with_the_keyword(tokenizer: Any) -> None:
     from rlx_models import json_grammar
 
+    nested: list[Any] = []
+    for _ in range(2000):
+        nested = [nested]
     cases: list[tuple[Any, type[Exception], str]] = [
         ({"requird": ["a"]}, UnsupportedError, "'requird'"),
         ({"properties": {"a": {"not": {}}}}, UnsupportedError, "'not'"),
@@ -181,6 +184,7 @@ def test_unsupported_schemas_are_errors_with_the_keyword(tokenizer: Any) -> None
         ({"items": 3}, FormatError, "/items must be an object"),
         ({"const": 1, "type": "string"}, FormatError, "Unsatisfiable"),
         ({"const": float("nan")}, FormatError, "JSON"),
+        ({"const": nested}, FormatError, "JSON"),
         (True, FormatError, "must be an object"),
     ]
     for schema, kind, message in cases:

@@ -118,7 +118,7 @@ class GrammarCompiler:
         options = {"whitespace_pattern": WHITESPACE, "lenient": False}
         try:
             text = matcher.grammar_from_json_schema(json.dumps(schema), overrides=options)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise FormatError(f"grammar: the schema is not JSON ({error!s:.200})") from None
         return JsonGrammar(text, self._table)
 
