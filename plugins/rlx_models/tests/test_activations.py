@@ -9,7 +9,7 @@ from gguf_models import written_gguf
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
 from rlx_models import PretrainedModel, generate
-from rlx_models.generation.generate import ACTIVATIONS, STEPS, zero_cache
+from rlx_models.generation.programs import ACTIVATIONS, STEPS, zero_cache
 
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
 

@@ -13,7 +13,7 @@ from small_checkpoints import CONFIGS, written
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
 from rlx_models import PretrainedModel, from_pretrained, generate
-from rlx_models.generation.generate import STEPS
+from rlx_models.generation.programs import STEPS
 
 PROMPT, STEP_COUNT, LENGTH = np.arange(1, 33).reshape(2, 16), 4, 32
 BOUNDS = {"f16": 2e-3, "bf16": 2e-2}

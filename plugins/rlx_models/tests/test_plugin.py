@@ -25,7 +25,7 @@ import pkgutil, sys, importlib, rlx_models
 for module in pkgutil.walk_packages(rlx_models.__path__, "rlx_models."):
     if module.name != "rlx_models.serving.server":  # it needs the extra `serve`
         importlib.import_module(module.name)
-sys.exit(bool({"torch", "transformers", "tokenizers", "starlette", "uvicorn", "rlx_torch"} & set(sys.modules)))
+sys.exit(bool({"torch", "transformers", "tokenizers", "llguidance", "starlette", "uvicorn", "rlx_torch"} & set(sys.modules)))
 """
 
 

@@ -6,15 +6,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 httpx = pytest.importorskip("httpx", reason="python -m pip install httpx")
 pytest.importorskip("starlette", reason="python -m pip install starlette")
 pytest.importorskip("uvicorn", reason="python -m pip install uvicorn")
 
-from letters import ChatLetters, letter_tokenizer, written_letters  # noqa: E402  # it needs tokenizers
+from letters import LETTERS, ChatLetters, letter_tokenizer, written_letters  # noqa: E402  # it needs tokenizers
 
 from rlx_models import PretrainedModel, from_pretrained, generate  # noqa: E402
 from rlx_models.serving import ServingEngine  # noqa: E402
@@ -56,7 +58,7 @@ class Served:
 async def served(
     model: PretrainedModel, limits: ServerLimits | None = None, chat: Any = None, **options: Any
 ) -> AsyncIterator[Served]:
-    engine = ServingEngine(model, tokenizer=letter_tokenizer(), **{"max_batch": 4, **options})
+    engine = ServingEngine(model, **{"tokenizer": letter_tokenizer(), "max_batch": 4, **options})
     server = Served(engine, limits or ServerLimits(), chat)
     async with server.application.router.lifespan_context(server.application):
         yield server
@@ -140,6 +142,110 @@ def test_streams_are_server_sent_events(model: PretrainedModel) -> None:
             assert choice["message"] == {"role": "assistant", "content": text}
             response = await server.post("chat/completions", messages=messages, **GREEDY)
             assert response.json()["usage"]["total_tokens"] == 64, "to the maximum length"
+
+    run(work)
+
+
+@pytest.mark.medium
+def test_a_response_has_n_choices(model: PretrainedModel) -> None:
+    """The choices of a prompt have the seeds `seed`, `seed + 1`, …; the prompt is counted once."""
+
+    async def work() -> None:
+        async with served(model, chat=ChatLetters()) as server:
+            options = {"max_tokens": 12, "temperature": 3.0, "ignore_eos": True}
+            response = await server.post("completions", prompt=["abc", "d"], n=2, seed=7, **options)
+            body = response.json()
+            texts = [choice["text"] for choice in body["choices"]]
+            assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
+            assert body["usage"]["prompt_tokens"] == 4
+            for prompt, number in ((0, 0), (0, 1), (1, 1)):
+                alone = await server.post("completions", prompt=["abc", "d"][prompt], seed=7 + number, **options)
+                assert alone.json()["choices"][0]["text"] == texts[2 * prompt + number]
+            assert texts[0] != texts[1]
+
+            response = await server.post("completions", prompt="abc", n=2, seed=2**64 - 1, **options)
+            assert response.status_code == 200, "the next seed is 0"
+            messages = [{"role": "user", "content": "ab"}]
+            response = await server.post("chat/completions", messages=messages, n=3, seed=7, stream=True, **options)
+            *events, _ = events_of(response.text)
+            choices = [event["choices"][0] for event in events]
+            assert sum("role" in choice["delta"] for choice in choices) == 3
+            joined = ["".join(c["delta"].get("content", "") for c in choices if c["index"] == n) for n in range(3)]
+            assert [len(text) for text in joined] == [12, 12, 12]
+            assert len(set(joined)) > 1
+
+    run(work)
+
+
+@pytest.mark.medium
+def test_chats_report_probabilities_of_tokens(model: PretrainedModel) -> None:
+    async def work() -> None:
+        async with served(model, chat=ChatLetters()) as server:
+            messages = [{"role": "user", "content": "ab"}]
+            options = {"messages": messages, "max_tokens": 5, "logprobs": True, "top_logprobs": 3, **GREEDY}
+            (choice,) = (await server.post("chat/completions", **options)).json()["choices"]
+            content, tokens = choice["logprobs"]["content"], letter_tokenizer().encode("dabe").ids
+            assert "".join(entry["token"] for entry in content) == choice["message"]["content"]
+            for entry in content:
+                logits = np.asarray(model(np.array([tokens])))[0, -1]
+                expected = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+                best = np.argsort(-expected)[:3]
+                assert entry["logprob"] == pytest.approx(expected[best[0]], abs=1e-4)  # f32: logits of about 10
+                assert [top["token"] for top in entry["top_logprobs"]] == [LETTERS[each] for each in best]
+                assert [top["logprob"] for top in entry["top_logprobs"]] == pytest.approx(expected[best], abs=1e-4)
+                assert entry["bytes"] == list(entry["token"].encode())
+                tokens.append(int(best[0]))
+
+            *events, _ = events_of((await server.post("chat/completions", stream=True, **options)).text)
+            parts = [event["choices"][0].get("logprobs") for event in events]
+            assert [entry for part in parts if part for entry in part["content"]] == content
+            plain = await server.post("chat/completions", messages=messages, max_tokens=1, **GREEDY)
+            assert plain.json()["choices"][0]["logprobs"] is None
+            none = await server.post("chat/completions", **{**options, "top_logprobs": 0})
+            assert none.json()["choices"][0]["logprobs"]["content"][0]["top_logprobs"] == []
+            for fields in ({"top_logprobs": 21}, {"top_logprobs": -1}, {"logprobs": False}, {"logprobs": 1}):
+                response = await server.post("chat/completions", **{**options, **fields})
+                assert response.status_code == 400
+                assert "logprobs" in response.json()["error"]["param"]
+
+    run(work)
+
+
+@pytest.mark.medium
+def test_response_formats_are_json_documents(model: PretrainedModel, tmp_path: Path) -> None:
+    pytest.importorskip("llguidance", reason="python -m pip install 'rlx-models[grammar]'")
+    from byte_letters import byte_tokenizer, written_bytes
+
+    byte_model, tokenizer = from_pretrained(written_bytes(tmp_path / "m")), byte_tokenizer()
+    schema = {
+        "type": "object",
+        "properties": {"a": {"enum": [12, "é"]}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}
+    no_space = {str(token): -100 for token in tokenizer.encode(" \n\r\t").ids}
+
+    async def work() -> None:
+        async with served(byte_model, tokenizer=tokenizer) as server:
+            response = await server.post(
+                "completions", prompt=["a", "b"], max_tokens=40, response_format=form, logit_bias=no_space, seed=1
+            )
+            for choice in response.json()["choices"]:
+                assert choice["finish_reason"] == "stop"
+                assert json.loads(choice["text"]) in ({"a": 12}, {"a": "é"})
+            response = await server.post(
+                "completions", prompt="a", max_tokens=2, response_format={"type": "json_object"}, logit_bias=no_space
+            )
+            assert response.json()["choices"][0]["text"][0] == "{"
+            form["json_schema"]["schema"] = {"not": {}}
+            response = await server.post("completions", prompt="a", response_format=form)
+            error = response.json()["error"]
+            assert (response.status_code, error["param"]) == (400, "response_format")
+            assert "'not'" in error["message"]
+        async with served(model) as server:
+            response = await server.post("completions", prompt="a", response_format={"type": "json_object"})
+            assert (response.status_code, response.json()["error"]["param"]) == (400, "response_format")
 
     run(work)
 

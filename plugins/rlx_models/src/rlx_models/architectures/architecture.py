@@ -26,6 +26,9 @@ class Decoding:
         cache: The cache's entries, zeros before the first token: keys and values of a layer, or its recurrent state.
         max_positions: The maximum length of a text, or `None`.
         encode: With an encoder: `encode(parameters, *inputs)` returns the argument `encoded` of `step`.
+        step_selected: `step` with a further argument `selected` i64[batch, count], indices of tokens in `input_ids`: the logits
+            f32[batch, count, vocab_size] are those of these tokens. `None` with a recurrent state, which has no earlier
+            positions, and with an encoder.
         start_token_id: With an encoder of tokens: the token that the decoder's text begins with.
     """
 
@@ -34,6 +37,7 @@ class Decoding:
     max_positions: int | None
     encode: Callable[..., tuple[Any, ...]] | None = None
     start_token_id: int | None = None
+    step_selected: Callable[..., tuple[Any, list[tuple[Any, Any]]]] | None = None
 
 
 @frozen

@@ -19,11 +19,12 @@ def in_f32(architecture: Architecture) -> Architecture:
     The cast of a weight belongs to the product or lookup that reads it.
     """
     decoding = architecture.decoding
-    return evolve(
-        architecture,
-        function=_widening(architecture.function),
-        decoding=None if decoding is None else evolve(decoding, step=_widening(decoding.step)),
-    )
+    if decoding is not None:
+        selected = decoding.step_selected
+        decoding = evolve(
+            decoding, step=_widening(decoding.step), step_selected=None if selected is None else _widening(selected)
+        )
+    return evolve(architecture, function=_widening(architecture.function), decoding=decoding)
 
 
 def _widening(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
-import rlx_core as rlx
-from rlx_core.errors import ConfigError, Fact, ShapeError
+from rlx_core.errors import ConfigError
 from rlx_core.hints.keywords import renamed_keywords
-from rlx_models.architectures import Decoding
+from rlx_models.generation.batch import Batch, Texts, prepare_batch
+from rlx_models.generation.beams import BeamOptions, search_beams
+from rlx_models.generation.grammar import ConstrainedText, Grammar
 from rlx_models.generation.options import generation_options
+from rlx_models.generation.programs import decoding_of
 from rlx_models.generation.sampling import Sampling, sampler
+from rlx_models.generation.speculative import Drafter, ModelDrafter, PromptDrafter, check_drafts, speculate
 from rlx_models.model import PretrainedModel
-
-if TYPE_CHECKING:
-    from rlx_core.runtime.compiled_function import CompiledFunction
-
-PROMPT_MULTIPLE: Final = 16
-"""Prompts are padded to a multiple of this length, so that few programs are compiled."""
 
 RENAMED: Final = {
     "features": "input_features=",
@@ -49,6 +46,13 @@ def generate(
     stopping_criterion: Callable[[Sequence[int]], bool] | None = None,
     suppress_tokens: Sequence[int] | None = None,
     begin_suppress_tokens: Sequence[int] | None = None,
+    grammar: Grammar | None = None,
+    draft_model: PretrainedModel | None = None,
+    draft: str | None = None,
+    num_draft_tokens: int = 4,
+    num_beams: int = 1,
+    length_penalty: float = 1.0,
+    early_stopping: bool | Literal["never"] = False,
     cache_dtype: str = "f32",
     activations: str = "f32",
     target: str | None = None,
@@ -74,6 +78,15 @@ def generate(
             `lambda new: "\\n\\n" in tokenizer.decode(new)`.
         suppress_tokens: Tokens with probability 0; by default those of the checkpoint, with the `bad_words_ids` of one token.
         begin_suppress_tokens: The same for the first generated token only.
+        grammar: The texts that may be generated (`rlx_models.json_grammar`); each text ends when it is complete.
+        draft_model: A smaller model with the same vocabulary, whose tokens the model verifies, several in a step (speculative
+            decoding). Greedy texts are the same, and sampled ones have the same distribution.
+        draft: `"prompt"` for drafts from the text itself, without another model.
+        num_draft_tokens: The number of drafted tokens in a step.
+        num_beams: The number of texts that beam search continues for each prompt; the most probable one is returned.
+        length_penalty: The exponent of the length that the logarithm of a text's probability is divided by, in beam search.
+        early_stopping: Whether beam search of a prompt is done when `num_beams` texts have ended, although a continued one is
+            better for its length; `"never"`: not before no length could make it better.
         cache_dtype: The dtype of keys and values in the cache: `f32`, `f16` or `bf16`. In half of the bytes a step reads half as
             much for each token before it; logits change by about one part in 2,000 (f16) or 250 (bf16). Keys and values beyond
             65,504 have no f16. Recurrent states remain f32.
@@ -88,23 +101,19 @@ def generate(
 
     Raises:
         ConfigError: The model is not a decoder, options of sampling have no key, the penalty is not above 0, a suppressed token
-            is outside of the vocabulary, or caches or activations have no such dtype.
+            is outside of the vocabulary, caches or activations have no such dtype, no token may follow by the grammar, drafts are
+            not for the model, the vocabularies differ, or options exclude each other (`key`, `grammar`, drafts, `on_tokens` and
+            beams).
         ShapeError: There is no prompt, a prompt is empty, or the texts would be longer than the model's maximum.
     """
-    decoding = decoding_of(model)
+    decoding_of(model)
     sampling = Sampling(key, temperature, top_k, top_p, min_p)
     sampling.check()
-    if cache_dtype not in CACHE_DTYPES:
-        raise ConfigError(
-            f"generate: cache_dtype is {cache_dtype!r:.40}", hint=f"keys and values are {', '.join(CACHE_DTYPES)}"
-        )
-    if activations not in ACTIVATIONS:
-        raise ConfigError(
-            f"generate: activations is {activations!r:.40}", hint=f"activations are {' or '.join(ACTIVATIONS)}"
-        )
-    lengths = [len(prompt) for prompt in prompts]
-    if not lengths or not all(lengths):
-        raise ShapeError("generate: a prompt must have at least one token", Fact("lengths", lengths))
+    is_drafted = check_drafts(model, draft_model, draft, num_draft_tokens)
+    if is_drafted and (grammar is not None or on_tokens is not None):
+        raise ConfigError(f"generate: {'on_tokens' if grammar is None else 'grammar'} is not for drafted tokens")
+    beams = BeamOptions(num_beams=num_beams, length_penalty=length_penalty, early_stopping=early_stopping)
+    beams.check(key=key, grammar=grammar, draft_model=draft_model, draft=draft, on_tokens=on_tokens)
     options = generation_options(
         model,
         eos_token_id=eos_token_id,
@@ -112,177 +121,47 @@ def generate(
         begin_suppress_tokens=begin_suppress_tokens,
         repetition_penalty=repetition_penalty,
     )
-    encoded = _encode(model, decoding, prompts, input_features, target)
-    if decoding.start_token_id is not None:
-        prompts = [[decoding.start_token_id]] * len(prompts)
-    total = max(map(len, prompts)) + max_new_tokens
-    if decoding.max_positions is not None and total > decoding.max_positions:
-        message = f"generate: {total} tokens are more than the {decoding.max_positions} positions of {model.name}"
-        raise ShapeError(message)
+    prepare = partial(
+        prepare_batch,
+        prompts=prompts,
+        max_new_tokens=max_new_tokens,
+        cache_dtype=cache_dtype,
+        activations=activations,
+        target=target,
+    )
+    batch = prepare(model, input_features=input_features)
+    constraints = None
+    if grammar is not None:
+        constraints = [ConstrainedText(grammar, batch.vocab_size, options.eos_token_ids) for _ in prompts]
+    texts = Texts(options, stopping_criterion, [[] for _ in prompts], constraints)
+    if is_drafted:
+        drafter: Drafter = PromptDrafter()
+        if draft_model is not None:
+            drafter = ModelDrafter(prepare(draft_model), sampling, options.suppressed)
+        speculate(batch, texts, sampling, drafter, num_draft_tokens)
+    elif num_beams > 1:
+        search_beams(batch, texts, beams)
+    else:
+        _decode(batch, texts, sampling, on_tokens)
+    return texts.tokens
 
-    step, sample = compiled_program(model, STEPS[cache_dtype] + ACTIVATIONS[activations], target), sampler(target)
-    input_ids, left_padding = _pad_left(prompts)
-    width = input_ids.shape[1]
-    cache = zero_cache(decoding, len(prompts), width + max_new_tokens, target or step.report.target, cache_dtype)
+
+def _decode(batch: Batch, texts: Texts, sampling: Sampling, on_tokens: Callable[[np.ndarray], None] | None) -> None:
+    """Generate a token for each text in each step."""
+    options, step, sample = texts.options, batch.step, sampler(batch.target)
+    input_ids, cache = batch.input_ids, batch.zero_cache(step)
     penalty = options.repetition_penalty
-    present = None if penalty == 1.0 else _present_tokens(prompts, model.config["vocab_size"])
-    texts: list[list[int]] = [[] for _ in prompts]
-    unfinished = set(range(len(texts)))
-    for index in range(max_new_tokens):
-        cache_position = np.array(0 if index == 0 else width + index - 1)
-        logits, cache = step(input_ids, left_padding, cache, cache_position, *encoded)
-        suppressed = options.suppressed if index else options.begin_suppressed
-        tokens = np.asarray(sample(logits, suppressed, present, penalty, np.array(index), *sampling.arguments))
+    present = None if penalty == 1.0 else batch.present_tokens()
+    for index in range(batch.max_new_tokens):
+        cache_position = np.array(0 if index == 0 else batch.width + index - 1)
+        logits, cache = step(input_ids, batch.left_padding, cache, cache_position, *batch.encoded)
+        tokens = np.asarray(sample(logits, texts.suppressed(), present, penalty, np.array(index), *sampling.arguments))
         if present is not None:
             present[np.arange(len(tokens)), tokens] = True
-        for row in sorted(unfinished):
-            texts[row].append(int(tokens[row]))
-            is_end = texts[row][-1] in options.eos_token_ids
-            if is_end or (stopping_criterion is not None and stopping_criterion(texts[row])):
-                unfinished.discard(row)
+        for row in sorted(texts.unfinished):
+            texts.append(row, int(tokens[row]))
         if on_tokens is not None:
             on_tokens(tokens)
-        if not unfinished:
+        if not texts.unfinished:
             break
         input_ids = tokens[:, None]
-    return texts
-
-
-def decoding_of(model: PretrainedModel) -> Decoding:
-    """Return the programs of generation.
-
-    Raises:
-        ConfigError: The model has none.
-    """
-    decoding = model.architecture.decoding
-    if decoding is not None:
-        return decoding
-    if model.reader != "rlx":
-        raise ConfigError(
-            f"generate: {model.name} was read by {model.reader}, which has no cache",
-            hint="append the most probable token of the last logits of model(input_ids), and call the model again",
-        )
-    raise ConfigError(
-        f"generate: {model.name} has no decoder", hint="generative models are gpt2, llama, qwen3, t5 and others"
-    )
-
-
-def _encode(
-    model: PretrainedModel,
-    decoding: Decoding,
-    prompts: Sequence[Sequence[int]],
-    input_features: Any,
-    target: str | None,
-) -> tuple[Any, ...]:
-    """Return the argument `encoded` of steps, on the target: of the prompts or of audio; nothing for decoders."""
-    is_audio_model = decoding.encode is not None and decoding.start_token_id is None
-    if is_audio_model and input_features is None:
-        raise ConfigError(f"generate: {model.name} needs input_features")
-    if not is_audio_model and input_features is not None:
-        raise ConfigError(f"generate: {model.name} is not an audio model and takes no input_features")
-    if decoding.encode is None:
-        return ()
-    encode = compiled_program(model, "encode", target)
-    inputs = (input_features,) if is_audio_model else _pad_right(prompts)
-    return (encode(*(rlx.device_put(each, target or encode.report.target) for each in inputs)),)
-
-
-def zero_cache(
-    decoding: Decoding, batch: int, length: int, target: str, cache_dtype: str = "f32"
-) -> list[tuple[Any, Any]]:
-    """Return an empty cache on the target, where it remains: its length is a power of two."""
-    max_length = 1 << (length - 1).bit_length()
-
-    def zeros(rows: int | None, features: int) -> Any:
-        dtype = rlx.spec(f"{cache_dtype if rows is None else 'f32'}[]").dtype.numpy
-        return rlx.device_put(np.zeros((batch, rows or max_length, features), dtype), target)
-
-    return [(zeros(*first), zeros(*second)) for first, second in decoding.cache]
-
-
-def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return prompts as i64[batch, length] with padding on the left, and the lengths i64[batch] of the padding."""
-    lengths = np.array([len(prompt) for prompt in prompts])
-    width = padded_length(int(lengths.max()))
-    input_ids = np.zeros((len(prompts), width), np.int64)
-    for row, prompt in zip(input_ids, prompts, strict=True):
-        row[width - len(prompt) :] = prompt
-    return input_ids, width - lengths
-
-
-def _pad_right(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return prompts as i64[batch, length] with padding on the right, and a mask that is 0 for it."""
-    width = padded_length(max(map(len, prompts)))
-    input_ids, attention_mask = np.zeros((2, len(prompts), width), np.int64)
-    for row, mask, prompt in zip(input_ids, attention_mask, prompts, strict=True):
-        row[: len(prompt)], mask[: len(prompt)] = prompt, 1
-    return input_ids, attention_mask
-
-
-def padded_length(length: int) -> int:
-    """Return the length of a padded prompt: 1, or a multiple of 16."""
-    return length if length == 1 else -(-length // PROMPT_MULTIPLE) * PROMPT_MULTIPLE
-
-
-def _present_tokens(prompts: Sequence[Sequence[int]], vocab_size: int) -> np.ndarray:
-    """Return bool[batch, vocab_size] that is true for the tokens of each prompt."""
-    return np.stack([np.isin(np.arange(vocab_size), list(prompt)) for prompt in prompts])
-
-
-def compiled_program(model: PretrainedModel, name: str, target: str | None) -> CompiledFunction[..., Any]:
-    """Return a program of a model with bound parameters; it is compiled once for a target."""
-    key = (name, target)
-    if key not in model.programs:
-        model.programs[key] = PROGRAMS[name](model, target)
-    return model.programs[key]
-
-
-def _compile_step(
-    model: PretrainedModel,
-    target: str | None,
-    *,
-    cache_dtype: str = "f32",
-    position: str = "i64[]",
-    passes: Sequence[str] = (),
-) -> CompiledFunction[..., Any]:
-    decoding = decoding_of(model)
-    input_ids, left_padding = rlx.spec("i64[batch, steps]"), rlx.spec("i64[batch]")
-    cache = [
-        tuple(
-            rlx.spec(f"{cache_dtype if rows is None else 'f32'}[batch, {rows or 'max_length'}, {features}]")
-            for rows, features in entry
-        )
-        for entry in decoding.cache
-    ]
-    arguments: list[Any] = [model.parameters, input_ids, left_padding, cache, rlx.spec(position)]
-    if decoding.encode is not None:
-        arguments.append(rlx.eval_shape(decoding.encode, model.parameters, *model.encoder.inputs.values()))
-    config = {"include": [*passes]} if passes else None
-    return rlx.compile(decoding.step, *arguments, donate="cache", target=target, config=config)
-
-
-def _compile_encode(model: PretrainedModel, target: str | None) -> CompiledFunction[..., Any]:
-    decoding = decoding_of(model)
-    assert decoding.encode is not None, "only encoder-decoders have the program"
-    return rlx.compile(decoding.encode, model.parameters, *model.encoder.inputs.values(), target=target)
-
-
-CACHE_DTYPES: Final = ("f32", "f16", "bf16")
-"""Dtypes of cached keys and values."""
-
-STEPS: Final = {dtype: "step" if dtype == "f32" else f"step with a cache of {dtype}" for dtype in CACHE_DTYPES}
-"""The name of the program of a step, by the dtype of its cache."""
-
-ACTIVATIONS: Final = {"f32": "", "int8": " with activations of 8 bits"}
-"""The end of the name of the program of a step, by its activations."""
-
-PROGRAMS: Final[Mapping[str, Callable[[PretrainedModel, str | None], CompiledFunction[..., Any]]]] = {
-    **{name: partial(_compile_step, cache_dtype=dtype) for dtype, name in STEPS.items()},
-    **{
-        name + ACTIVATIONS["int8"]: partial(_compile_step, cache_dtype=dtype, passes=["quantized-activations"])
-        for dtype, name in STEPS.items()
-    },
-    "slots": partial(_compile_step, position="i64[batch]"),
-    "encode": _compile_encode,
-}
-"""Programs of a model by name; `slots` is `step` with a cache position for each batch entry."""

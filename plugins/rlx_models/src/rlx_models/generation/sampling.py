@@ -46,13 +46,20 @@ class Sampling:
 GREEDY: Final = Sampling()
 
 
+def with_penalty(logits: Any, suppressed: Any, present: Any, penalty: float) -> Any:
+    """Return logits with the penalty of `present` tokens, and -inf for `suppressed` ones; masks as for `sampler`."""
+    if present is not None:
+        logits = rlx.where(present, rlx.where(logits < 0, logits * penalty, logits / penalty), logits)
+    return logits if suppressed is None else rlx.where(suppressed, -np.inf, logits)
+
+
 @functools.lru_cache
 def sampler(target: str | None) -> Callable[..., Any]:
     """Return the compiled function from logits to tokens i64[batch]; it has a program for each combination of options.
 
-    Its arguments are logits f32[batch, vocab_size]; a mask bool[vocab_size] of suppressed tokens, or `None`; a mask
-    bool[batch, vocab_size] of the tokens of each text, or `None`; their repetition penalty; the index of the new token; and the
-    options of `Sampling`.
+    Its arguments are logits f32[batch, vocab_size]; a mask bool[vocab_size] or bool[batch, vocab_size] of suppressed tokens, or
+    `None`; a mask bool[batch, vocab_size] of the tokens of each text, or `None`; their repetition penalty; the index of the new
+    token; and the options of `Sampling`.
     """
 
     def sample(
@@ -67,9 +74,7 @@ def sampler(target: str | None) -> Callable[..., Any]:
         top_p: float,
         min_p: float,
     ) -> Any:
-        if present is not None:
-            logits = rlx.where(present, rlx.where(logits < 0, logits * penalty, logits / penalty), logits)
-        logits = logits if suppressed is None else rlx.where(suppressed, -np.inf, logits)
+        logits = with_penalty(logits, suppressed, present, penalty)
         if key is None:
             return rlx.astype(rlx.argmax(logits, axis=-1), rlx.i64)
         return rlx.random.sample_logits(

@@ -2,6 +2,6 @@
 
 from rlx_models.serving.engine import ServingEngine
 from rlx_models.serving.options import RequestOptions
-from rlx_models.serving.requests import EngineStatus, Request, Update
+from rlx_models.serving.requests import EngineStatus, Request, TokenLogprob, Update
 
-__all__ = ["EngineStatus", "Request", "RequestOptions", "ServingEngine", "Update"]
+__all__ = ["EngineStatus", "Request", "RequestOptions", "ServingEngine", "TokenLogprob", "Update"]

@@ -18,14 +18,15 @@ import numpy as np
 from attrs import define
 
 import rlx_core as rlx
-from rlx_core.errors import BudgetError, ConfigError, Fact, ShapeError
+from rlx_core.errors import BudgetError, ConfigError, Fact, RlxError, ShapeError
 from rlx_models.architectures import Decoding
-from rlx_models.generation.generate import PROMPT_MULTIPLE, compiled_program, decoding_of, padded_length, zero_cache
+from rlx_models.generation.grammar import ConstrainedText
 from rlx_models.generation.options import GenerationOptions, generation_options
+from rlx_models.generation.programs import PROMPT_MULTIPLE, compiled_program, decoding_of, padded_length, zero_cache
 from rlx_models.model import PretrainedModel
-from rlx_models.serving.options import RequestOptions, check_prompt
-from rlx_models.serving.requests import EngineStatus, FinishReason, Request, Update
-from rlx_models.serving.sampling import SlotSampler
+from rlx_models.serving.options import MAX_TOP_LOGPROBS, RequestOptions, check_prompt
+from rlx_models.serving.requests import EngineStatus, FinishReason, Request, TokenLogprob, Update
+from rlx_models.serving.sampling import SlotSampler, logprob_program
 from rlx_models.serving.text import TextStream
 from rlx_models.tokenizers import Tokenizer
 
@@ -192,14 +193,17 @@ class ServingEngine:
                 f"serve: a prompt of {len(prompt)} tokens and {max(count, 1)} new ones are more than {self.max_length}",
                 Fact("max_length", self.max_length),
             )
+        defaults, grammar = self._defaults(options), options.grammar
+        ends = defaults.eos_token_ids | frozenset(options.stop_token_ids)
         return Request(
             prompt=tuple(map(int, prompt)),
             options=options,
-            defaults=self._defaults(options),
+            defaults=defaults,
             seed=secrets.randbits(64) if options.seed is None else options.seed,
             max_new_tokens=count,
             on_update=on_update,
             stream=None if self.tokenizer is None else TextStream(self.tokenizer, options.stop),
+            constraint=None if grammar is None else ConstrainedText(grammar, self.vocab_size, ends),
         )
 
     def _defaults(self, options: RequestOptions) -> GenerationOptions:
@@ -361,42 +365,100 @@ class ServingEngine:
         self._prompt_caches[prefill.capacity] = prefill.cache
         state.left_padding[slot], state.positions[slot] = prefill.left_padding[0], prefill.position
         self._sampler.assign(slot, request.prompt, request.options, request.seed, options.repetition_penalty)
-        token = self._sampler.next_tokens(logits, slice(slot, slot + 1), options.begin_suppressed)
+        try:
+            suppressed = _excluded(request, options.begin_suppressed)
+        except RlxError as error:
+            self._end_with_error(slot, request, error)
+            return
+        token = self._sampler.next_tokens(logits, slice(slot, slot + 1), suppressed)
+        (logprob,) = self._logprobs(logits, token, [request])
         self._count_tokens(1)
-        self._accept(slot, request, int(token[0]))
+        self._accept(slot, request, int(token[0]), logprob)
 
     def _decode(self) -> None:
         """Generate a token for every active slot."""
         state = self._state
         logits, state.cache = self._step(state.last_tokens[:, None], state.left_padding, state.cache, state.positions)
-        tokens = self._sampler.next_tokens(logits, slice(None), self._suppressed)
+        tokens = self._sampler.next_tokens(logits, slice(None), self._suppressed_tokens())
         active = [slot for slot in range(len(self._slots)) if self._is_decoding(slot)]
         self._count_tokens(len(active))
+        logprobs = self._logprobs(logits, tokens, self._slots)
         for slot in active:
             request = self._slots[slot]
             assert request is not None, "active slots have a request"
             state.positions[slot] += 1
-            self._accept(slot, request, int(tokens[slot]))
+            self._accept(slot, request, int(tokens[slot]), logprobs[slot])
 
-    def _accept(self, slot: int, request: Request, token: int) -> None:
+    def _logprobs(
+        self, logits: Any, tokens: np.ndarray, requests: Sequence[Request | None]
+    ) -> list[TokenLogprob | None]:
+        """Return the probabilities of tokens i64[n], for the requests that report them."""
+        counts = [None if request is None else request.options.top_logprobs for request in requests]
+        if all(count is None for count in counts):
+            return [None] * len(counts)
+        program, limit = logprob_program(self._sampler.target), min(MAX_TOP_LOGPROBS, self.vocab_size)
+        chosen, values, indices = (np.asarray(each).tolist() for each in program(logits, tokens, limit))
+        return [
+            None
+            if count is None
+            else TokenLogprob(token, chosen[row], tuple(zip(indices[row][:count], values[row][:count], strict=True)))
+            for row, (token, count) in enumerate(zip(tokens.tolist(), counts, strict=True))
+        ]
+
+    def _suppressed_tokens(self) -> np.ndarray | None:
+        """Return the mask bool[vocab_size], or bool[slots, vocab_size] if a slot has a grammar.
+
+        A request is ended with an error if no token may follow.
+        """
+        constrained = [
+            (slot, request)
+            for slot, request in enumerate(self._slots)
+            if request is not None and request.constraint is not None and self._is_decoding(slot)
+        ]
+        if not constrained:
+            return self._suppressed
+        result = np.zeros((len(self._slots), self.vocab_size), np.bool_)
+        if self._suppressed is not None:
+            result[:] = self._suppressed
+        for slot, request in constrained:
+            try:
+                result[slot] = _excluded(request, self._suppressed)
+            except RlxError as error:
+                self._end_with_error(slot, request, error)
+        return result
+
+    def _end_with_error(self, slot: int, request: Request, error: Exception) -> None:
+        self._release(slot)
+        request.fail(error)
+
+    def _accept(self, slot: int, request: Request, token: int, logprob: TokenLogprob | None) -> None:
         """Add a token to a request, and release its slot if the token ends it."""
         self._state.last_tokens[slot] = token
         request.tokens.append(token)
-        is_end = token in request.defaults.eos_token_ids or token in request.options.stop_token_ids
+        is_end = token in request.end_tokens
+        logprobs = () if is_end or logprob is None else (logprob,)
+        request.logprobs += logprobs
         stream, text = request.stream, ""
         if stream is not None and not is_end:
             text = stream.add(token)
         is_stopped = is_end or (stream is not None and stream.is_stopped)
+        if request.constraint is not None:
+            try:
+                request.constraint.advance(token)
+            except RlxError as error:
+                self._end_with_error(slot, request, error)
+                return
+            is_stopped = is_stopped or request.constraint.is_finished
         is_finished = is_stopped or len(request.tokens) >= request.max_new_tokens
         if stream is not None and is_finished:
             text += stream.finish()
             is_stopped = is_stopped or stream.is_stopped
         request.text += text
         if not is_finished:
-            request.advance((token,), text)
+            request.advance((token,), text, logprobs)
             return
         self._release(slot)
-        request.finish("stop" if is_stopped else "length", (token,), text)
+        request.finish("stop" if is_stopped else "length", (token,), text, logprobs)
 
     def _release(self, slot: int) -> None:
         if self._prefill is not None and self._prefill.slot == slot:
@@ -424,8 +486,7 @@ class ServingEngine:
         self._state = self._empty_state()
         self._prompt_caches.clear()
         for request in failed:
-            request.error = error
-            request.finish("error")
+            request.fail(error)
 
     def _finish_all(self, reason: FinishReason) -> None:
         with self._arrival:
@@ -438,6 +499,11 @@ class ServingEngine:
 
     def _empty_state(self) -> SlotState:
         return SlotState.empty(self._decoding, len(self._slots), self._capacity, self._target)
+
+
+def _excluded(request: Request, suppressed: np.ndarray | None) -> np.ndarray | None:
+    """Return the mask bool[vocab_size] of the tokens that must not follow, by the grammar too."""
+    return suppressed if request.constraint is None else request.constraint.excluded(suppressed)
 
 
 def _insert(cache: Any, prompt_cache: Any, slot: Any) -> Any:

@@ -9,7 +9,10 @@ import numpy as np
 from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, Fact
+from rlx_models.generation.grammar import Grammar
 
+MAX_TOP_LOGPROBS = 20
+"""Most probable tokens that are reported for each token."""
 MAX_STOP_LENGTH = 1024
 """Characters of a stop string, as many of which are withheld from the text while they may begin it."""
 
@@ -28,6 +31,10 @@ class RequestOptions:
         eos_token_id: Tokens that end the text; by default those of the checkpoint. `()` for none.
         stop_token_ids: Further tokens that end the text.
         stop: Texts that end it; the text ends before the first of them.
+        grammar: The texts that may be generated (`rlx_models.json_grammar`).
+        top_logprobs: The number of most probable tokens that are reported with each token and the logarithms of their
+            probabilities, up to 20; `None` reports nothing. Probabilities are those of the model, before penalties, biases,
+            temperature and filters.
     """
 
     max_new_tokens: int | None = None
@@ -41,6 +48,8 @@ class RequestOptions:
     eos_token_id: int | Sequence[int] | None = None
     stop_token_ids: Sequence[int] = ()
     stop: Sequence[str] = ()
+    grammar: Grammar | None = None
+    top_logprobs: int | None = None
 
     def check(self, vocab_size: int) -> None:
         """Check that numbers are in their ranges, and tokens in the vocabulary.
@@ -58,6 +67,8 @@ class RequestOptions:
         _expect("seed", "an integer of 64 bits", self.seed, self.seed is None or -(1 << 63) <= self.seed < 1 << 64)
         penalty = self.repetition_penalty
         _expect("repetition_penalty", "above 0 and finite", penalty, penalty is None or 0 < penalty < math.inf)
+        count = self.top_logprobs
+        _expect("top_logprobs", f"from 0 to {MAX_TOP_LOGPROBS}", count, count is None or 0 <= count <= MAX_TOP_LOGPROBS)
         for token, bias in self.logit_bias.items():
             _expect("logit_bias", "finite", bias, math.isfinite(bias))
             _expect("logit_bias", f"of tokens below {vocab_size}", token, 0 <= token < vocab_size)

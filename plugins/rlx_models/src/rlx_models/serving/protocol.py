@@ -18,6 +18,8 @@ from typing import Any, Final, TypeVar
 from attrs import field, frozen
 
 from rlx_models.serving.options import RequestOptions
+from rlx_models.serving.requests import TokenLogprob
+from rlx_models.serving.text import REPLACEMENT
 
 T = TypeVar("T")
 
@@ -26,11 +28,16 @@ Message = dict[str, Any]
 
 MAX_PROMPTS: Final = 64
 """Prompts of one body."""
+MAX_CHOICES: Final = 64
+"""Texts of one response."""
 MAX_MESSAGES: Final = 4096
 MAX_STOPS: Final = 16
 MAX_LOGIT_BIASES: Final = 1024
 DEFAULT_MAX_TOKENS: Final = 16
 """The default of `max_tokens` for completions, as with OpenAI; chats have no default."""
+
+MIN_LOGPROB: Final = -9999.0
+"""The logarithm of probability 0, as with OpenAI."""
 
 IGNORED: Final = frozenset(
     {
@@ -40,22 +47,20 @@ IGNORED: Final = frozenset(
 """Fields without an effect on the text."""
 
 NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
-    "n": (1,),
     "best_of": (1,),
     "echo": (False,),
     "suffix": ("",),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
 }
 """Fields that are not supported, with the values that request nothing."""
+NEUTRAL_IN_COMPLETIONS: Final[Mapping[str, tuple[Any, ...]]] = {"logprobs": (False,), "top_logprobs": (0,)}
+"""Further ones of completions; chats have them in another form."""
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
@@ -97,6 +102,8 @@ class CompletionBody:
         options: Options of all choices.
         is_streamed: Whether the response has an event for each token.
         has_usage: Whether a stream ends with the numbers of tokens.
+        schema: The JSON schema of the texts, or `None`.
+        n: The number of choices for each prompt.
     """
 
     model: str | None
@@ -105,6 +112,8 @@ class CompletionBody:
     options: RequestOptions
     is_streamed: bool
     has_usage: bool
+    schema: Mapping[str, Any] | None = None
+    n: int = 1
 
 
 class Fields:
@@ -201,20 +210,27 @@ def parse_completion(values: Mapping[str, Any], *, is_chat: bool) -> CompletionB
     fields = Fields(values)
     for name in IGNORED:
         fields.get(name)
-    for name, neutral in NEUTRAL.items():
+    for name, neutral in (NEUTRAL if is_chat else {**NEUTRAL, **NEUTRAL_IN_COMPLETIONS}).items():
         value = fields.get(name)
         if value is not None and not any(value == each and type(value) is type(each) for each in neutral):
             is_zero = neutral == (0,) and isinstance(value, float) and value == 0
             if not is_zero:
                 raise HttpError(400, f"{name} is not supported", name, "unsupported_parameter")
     messages = _messages(fields) if is_chat else None
+    prompts = () if is_chat else _prompts(fields)
+    limit = MAX_CHOICES // max(len(prompts), 1)
+    n = fields.optional(
+        "n", lambda value: is_integer(value) and 1 <= value <= limit, f"an integer from 1 to {limit}", 1
+    )
     result = CompletionBody(
         model=fields.optional("model", is_text, "a string", None),
-        prompts=() if is_chat else _prompts(fields),
+        prompts=prompts,
         messages=messages,
         options=_options(fields, is_chat=is_chat),
         is_streamed=fields.flag("stream"),
         has_usage=_stream_options(fields),
+        schema=_schema(fields),
+        n=n,
     )
     fields.check_unknown()
     return result
@@ -284,7 +300,40 @@ def _options(fields: Fields, *, is_chat: bool) -> RequestOptions:
         eos_token_id=() if fields.flag("ignore_eos") else None,
         stop_token_ids=tuple(stop_tokens),
         stop=tuple(stop),
+        top_logprobs=_top_logprobs(fields) if is_chat else None,
     )
+
+
+def _top_logprobs(fields: Fields) -> int | None:
+    count = fields.integer("top_logprobs")
+    if not fields.flag("logprobs"):
+        if count:
+            raise fields.error("top_logprobs", "0 without logprobs: true")
+        return None
+    return count or 0
+
+
+def _schema(fields: Fields) -> Mapping[str, Any] | None:
+    """Return the JSON schema of `response_format`; `None` for texts of any kind."""
+    is_object = lambda each: isinstance(each, dict)  # noqa: E731
+    value: dict[str, Any] = fields.optional("response_format", is_object, "an object", {"type": "text"})
+    form = Fields(value, "response_format.")
+    kind = form.get("type")
+    if kind not in ("text", "json_object", "json_schema"):
+        raise form.error("type", '"text", "json_object" or "json_schema"')
+    definition: dict[str, Any] | None = form.optional("json_schema", is_object, "an object", None)
+    form.check_unknown()
+    if kind != "json_schema":
+        return None if kind == "text" else {"type": "object"}
+    inner = Fields(definition or {}, "response_format.json_schema.")
+    for name in ("name", "description"):
+        inner.optional(name, is_text, "a string", None)
+    inner.flag("strict")  # texts follow the schema in any case
+    schema: dict[str, Any] | None = inner.optional("schema", is_object, "an object", None)
+    inner.check_unknown()
+    if schema is None:
+        raise inner.error("schema", "an object")
+    return schema
 
 
 def _logit_bias(fields: Fields) -> dict[int, float]:
@@ -332,33 +381,34 @@ class ResponseFormat:
         head = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
         return {**head, "choices": choices, **others}
 
-    def result(self, choices: Sequence[tuple[str, str]], usage: Mapping[str, int]) -> dict[str, Any]:
-        """Return the body of a response without a stream, of texts and reasons of their ends."""
+    def result(self, choices: Sequence[tuple[str, str, Any]], usage: Mapping[str, int]) -> dict[str, Any]:
+        """Return the body of a response without a stream, of texts, reasons of their ends, and `logprobs_of` them or `None`."""
         if self.is_chat:
             bodies = [
                 {
                     "index": index,
                     "message": {"role": "assistant", "content": text},
-                    "logprobs": None,
+                    "logprobs": logprobs,
                     "finish_reason": reason,
                 }
-                for index, (text, reason) in enumerate(choices)
+                for index, (text, reason, logprobs) in enumerate(choices)
             ]
             return self._body("chat.completion", bodies, usage=usage)
         bodies = [
             {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
-            for index, (text, reason) in enumerate(choices)
+            for index, (text, reason, _) in enumerate(choices)
         ]
         return self._body("text_completion", bodies, usage=usage)
 
-    def role(self) -> dict[str, Any]:
-        """Return the first event of a chat."""
-        return self._event({"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None})
+    def role(self, index: int) -> dict[str, Any]:
+        """Return the first event of a choice of a chat."""
+        return self._event({"index": index, "delta": {"role": "assistant", "content": ""}, "finish_reason": None})
 
-    def delta(self, index: int, text: str, reason: str | None) -> dict[str, Any]:
+    def delta(self, index: int, text: str, reason: str | None, logprobs: Any = None) -> dict[str, Any]:
         """Return the event of a new text."""
         if self.is_chat:
-            return self._event({"index": index, "delta": {"content": text} if text else {}, "finish_reason": reason})
+            choice = {"index": index, "delta": {"content": text} if text else {}, "finish_reason": reason}
+            return self._event(choice if logprobs is None else {**choice, "logprobs": logprobs})
         return self._event({"index": index, "text": text, "logprobs": None, "finish_reason": reason})
 
     def _event(self, choice: dict[str, Any]) -> dict[str, Any]:
@@ -367,6 +417,22 @@ class ResponseFormat:
     def usage(self, usage: Mapping[str, int]) -> dict[str, Any]:
         """Return the last event, of the numbers of tokens."""
         return self._body("chat.completion.chunk" if self.is_chat else "text_completion", [], usage=usage)
+
+
+def logprobs_of(tokens: Sequence[TokenLogprob], text_of: Callable[[int], str]) -> dict[str, Any]:
+    """Return the field `logprobs` of a choice of a chat. A token that is part of a character has no bytes."""
+
+    def entry(token: int, logprob: float) -> dict[str, Any]:
+        text = text_of(token)
+        is_part = REPLACEMENT in text
+        # JSON has no infinity.
+        finite = max(logprob, MIN_LOGPROB)
+        return {"token": text, "logprob": finite, "bytes": None if is_part else list(text.encode())}
+
+    content = [
+        {**entry(each.token, each.logprob), "top_logprobs": [entry(*top) for top in each.top]} for each in tokens
+    ]
+    return {"content": content, "refusal": None}
 
 
 def usage_of(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:

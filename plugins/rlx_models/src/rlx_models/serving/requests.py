@@ -7,12 +7,28 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
+from rlx_models.generation.grammar import ConstrainedText
 from rlx_models.generation.options import GenerationOptions
 from rlx_models.serving.options import RequestOptions
 from rlx_models.serving.text import TextStream
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 """`stop`: a token or a text that ends it; `length`: the maximum number of tokens; `error`: a step failed."""
+
+
+@frozen
+class TokenLogprob:
+    """The probability of a token of the text.
+
+    Attributes:
+        token: The token.
+        logprob: The logarithm of its probability by the model.
+        top: The most probable tokens with the logarithms, in descending order.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
 
 
 @frozen
@@ -23,11 +39,13 @@ class Update:
         tokens: The new tokens.
         text: The text that they complete; "" without a tokenizer.
         finish_reason: Why the request ends with them, or `None`.
+        logprobs: Their probabilities, if the request reports them; a token that ends the text is not among them.
     """
 
     tokens: tuple[int, ...]
     text: str
     finish_reason: FinishReason | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @define(eq=False)
@@ -38,8 +56,10 @@ class Request:
         prompt, options: As submitted.
         tokens: The generated tokens, including the one that ended the text.
         text: The generated text up to a stop string, without the token that ended it; "" without a tokenizer.
+        logprobs: The probabilities of the tokens, as in `Update`.
         finish_reason: Why it has ended; `None` before.
-        error: The error of a step, if `finish_reason` is `error`.
+        constraint: The text by its grammar, or `None`.
+        error: The error of a step or of the grammar, if `finish_reason` is `error`.
     """
 
     prompt: tuple[int, ...] = field(repr=False)
@@ -49,20 +69,38 @@ class Request:
     max_new_tokens: int
     on_update: Callable[[Update], None] | None = field(repr=False)
     stream: TextStream | None = field(repr=False)
+    constraint: ConstrainedText | None = field(repr=False)
     tokens: list[int] = field(factory=list)
     text: str = ""
+    logprobs: list[TokenLogprob] = field(factory=list, repr=False)
     finish_reason: FinishReason | None = None
     error: BaseException | None = field(default=None, repr=False)
     is_cancelled: bool = field(default=False, repr=False)
 
-    def finish(self, reason: FinishReason, tokens: tuple[int, ...] = (), text: str = "") -> None:
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """The tokens that end the text."""
+        return self.defaults.eos_token_ids | frozenset(self.options.stop_token_ids)
+
+    def fail(self, error: BaseException) -> None:
+        """End the request with an error."""
+        self.error = error
+        self.finish("error")
+
+    def finish(
+        self,
+        reason: FinishReason,
+        tokens: tuple[int, ...] = (),
+        text: str = "",
+        logprobs: tuple[TokenLogprob, ...] = (),
+    ) -> None:
         """End the request, and report it."""
         self.finish_reason = reason
-        self._report(Update(tokens, text, reason))
+        self._report(Update(tokens, text, reason, logprobs))
 
-    def advance(self, tokens: tuple[int, ...], text: str) -> None:
+    def advance(self, tokens: tuple[int, ...], text: str, logprobs: tuple[TokenLogprob, ...]) -> None:
         """Report new tokens."""
-        self._report(Update(tokens, text))
+        self._report(Update(tokens, text, None, logprobs))
 
     def _report(self, update: Update) -> None:
         if self.on_update is not None:

@@ -23,6 +23,7 @@ class SlotSampler:
     """
 
     def __init__(self, slots: int, vocab_size: int, target: str | None) -> None:
+        self.target = target
         self._program = token_program(target)
         self._seeds = np.zeros(slots, np.uint64)
         self._counts = np.zeros(slots, np.int64)
@@ -63,7 +64,7 @@ class SlotSampler:
 
         Args:
             logits: Logits f32[n, vocab_size].
-            suppressed: Mask bool[vocab_size] of tokens with probability 0.
+            suppressed: Mask bool[vocab_size] or bool[n, vocab_size] of tokens with probability 0.
         """
         is_sampled = self._temperature[slots] > 0
         is_filtered = is_sampled & (
@@ -112,6 +113,21 @@ def token_program(target: str | None) -> Callable[..., Any]:
         return rlx.where(is_greedy, greedy, rlx.vmap(_draw)(seeds, counts, scaled))
 
     return rlx.jit(next_tokens, target=target)
+
+
+@functools.lru_cache
+def logprob_program(target: str | None) -> Callable[..., Any]:
+    """Return the compiled function from logits f32[n, vocab_size], tokens i64[n] and a count to logarithms of probabilities.
+
+    Returns:
+        Those of the tokens, f32[n]; and those of the most probable tokens in descending order, f32[n, count], with the tokens.
+    """
+
+    def logprobs(logits: Any, tokens: Any, count: int) -> Any:
+        x = rlx.log_softmax(rlx.astype(logits, rlx.f32), axis=-1)
+        return rlx.take_along_axis(x, tokens[:, None], axis=-1)[:, 0], *rlx.top_k(x, count)
+
+    return rlx.jit(logprobs, target=target)
 
 
 def _draw(seed: Any, count: Any, logits: Any) -> Any:

@@ -93,7 +93,7 @@ def application(
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket with an address; port 0 is a free one.
+    """Return a socket that listens at an address; port 0 is a free one. Connections wait until `serve` accepts them.
 
     Raises:
         ConfigError: The address is not available.
@@ -106,6 +106,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         result.bind(address)
+        result.listen()
     except OSError as error:
         result.close()
         raise ConfigError(
@@ -170,10 +171,11 @@ class Endpoints:
         service.expect_running()
         body = parse_completion(parse_json(await self._body(request)), is_chat=is_chat)
         service.expect_model(body.model)
+        options = await service.constrained(body.options, body.schema)
         if body.messages is None:
-            generation = await service.submit_prompts(body.prompts, body.options)
+            generation = await service.submit_prompts(body.prompts, options, body.n)
         else:
-            generation = await service.submit_chat(body.messages, body.options)
+            generation = await service.submit_chat(body.messages, options, body.n)
         layout = ResponseFormat(service.model_name, is_chat)
         if body.is_streamed:
             return EventStream(generation, layout, body, self.limits)
@@ -212,11 +214,12 @@ async def _complete(generation: Generation, layout: ResponseFormat) -> Response:
     async for _ in generation.updates():
         pass
     choices = []
-    for request in generation.requests:
+    for index, request in enumerate(generation.requests):
         error = failure(request.finish_reason, request.error)
         if error is not None:
             raise error
-        choices.append((request.text, str(request.finish_reason)))
+        logprobs = generation.logprobs(index, request.logprobs)
+        choices.append((request.text, str(request.finish_reason), logprobs))
     return JSONResponse(layout.result(choices, usage_of(generation.prompt_tokens, generation.completion_tokens)))
 
 
@@ -260,14 +263,16 @@ class EventStream:
     async def _events(self) -> AsyncIterator[dict[str, Any] | str]:
         generation, layout = self.generation, self.layout
         if layout.is_chat:
-            yield layout.role()
+            for index in range(len(generation.requests)):
+                yield layout.role(index)
         async for index, update in generation.updates():
             error = failure(update.finish_reason, generation.requests[index].error)
             if error is not None:
                 yield error.body
                 return
-            if update.text or update.finish_reason is not None:
-                yield layout.delta(index, update.text, update.finish_reason)
+            if update.text or update.logprobs or update.finish_reason is not None:
+                logprobs = generation.logprobs(index, update.logprobs) if update.logprobs else None
+                yield layout.delta(index, update.text, update.finish_reason, logprobs)
         if self.body.has_usage:
             yield layout.usage(usage_of(generation.prompt_tokens, generation.completion_tokens))
         yield "[DONE]"

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlx_core.errors import BudgetError, ConfigError, RlxError, ShapeError
+from rlx_models.generation.grammar import Grammar, GrammarCompiler
 from rlx_models.serving.engine import ServingEngine
 from rlx_models.serving.options import RequestOptions
-from rlx_models.serving.protocol import HttpError, Message, Prompt
-from rlx_models.serving.requests import FinishReason, Request, Update
+from rlx_models.serving.protocol import HttpError, Message, Prompt, logprobs_of
+from rlx_models.serving.requests import FinishReason, Request, TokenLogprob, Update
 from rlx_models.tokenizers import Tokenizer
 
 POLL_SECONDS = 0.05
@@ -38,10 +39,12 @@ class Generation:
     """The requests of one HTTP request: iterate over `updates`, then read `requests`.
 
     Attributes:
-        requests: A request for each prompt.
+        requests: `n` requests for each prompt, one for each choice.
+        n: Their number for each prompt.
     """
 
     requests: list[Request]
+    n: int
     _updates: asyncio.Queue[tuple[int, Update]] = field(repr=False)
     _engine: ServingEngine = field(repr=False)
 
@@ -59,9 +62,16 @@ class Generation:
             if request.finish_reason is None:
                 self._engine.cancel(request)
 
+    def logprobs(self, index: int, tokens: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+        """Return the field `logprobs` of tokens of a request, or `None` if it does not report them."""
+        tokenizer = self._engine.tokenizer
+        if self.requests[index].options.top_logprobs is None or tokenizer is None:
+            return None
+        return logprobs_of(tokens, lambda token: tokenizer.decode([token]))
+
     @property
     def prompt_tokens(self) -> int:
-        return sum(len(request.prompt) for request in self.requests)
+        return sum(len(request.prompt) for request in self.requests[:: self.n])
 
     @property
     def completion_tokens(self) -> int:
@@ -87,6 +97,8 @@ class Service:
         self._started = time.monotonic()
         self._created = int(time.time())
         self._is_draining = False
+        self._grammars: GrammarCompiler | None = None
+        self._grammar_lock = threading.Lock()
 
     def start(self) -> None:
         """Start the thread."""
@@ -129,8 +141,8 @@ class Service:
         if self._is_draining or self.engine.is_stopped:
             raise unavailable()
 
-    async def submit_prompts(self, prompts: Sequence[Prompt], options: RequestOptions) -> Generation:
-        """Submit texts or tokens.
+    async def submit_prompts(self, prompts: Sequence[Prompt], options: RequestOptions, n: int = 1) -> Generation:
+        """Submit texts or tokens, each `n` times.
 
         Raises:
             HttpError: They are too long, options are outside of their ranges, or too many requests are waiting.
@@ -138,16 +150,36 @@ class Service:
         ids = [
             prompt if isinstance(prompt, list) else await asyncio.to_thread(self._encode, prompt) for prompt in prompts
         ]
-        return self._submit(ids, options, "prompt")
+        return self._submit(ids, options, "prompt", n)
 
-    async def submit_chat(self, messages: Sequence[Message], options: RequestOptions) -> Generation:
-        """Submit the messages of a chat.
+    async def submit_chat(self, messages: Sequence[Message], options: RequestOptions, n: int = 1) -> Generation:
+        """Submit the messages of a chat `n` times.
 
         Raises:
             HttpError: As for `submit_prompts`; or the model has no template of chats.
         """
         ids = await asyncio.to_thread(self._encode_chat, messages)
-        return self._submit([ids], options, "messages")
+        return self._submit([ids], options, "messages", n)
+
+    async def constrained(self, options: RequestOptions, schema: Mapping[str, Any] | None) -> RequestOptions:
+        """Return options whose texts are JSON documents of a schema; for `None` the options themselves.
+
+        Raises:
+            HttpError: The schema or the tokenizer is not supported, or the package llguidance is not installed.
+        """
+        if schema is None:
+            return options
+        try:
+            grammar = await asyncio.to_thread(self._compile, schema)
+        except RlxError as error:
+            raise HttpError(400, error.message, "response_format", "invalid_value") from None
+        return evolve(options, grammar=grammar)
+
+    def _compile(self, schema: Mapping[str, Any]) -> Grammar:
+        with self._grammar_lock:
+            if self._grammars is None:
+                self._grammars = GrammarCompiler(self._tokenizer)
+        return self._grammars.json_grammar(schema)
 
     def _encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         try:
@@ -165,14 +197,15 @@ class Service:
         # A template states the tokens that begin a text itself.
         return self._encode(prompt, add_special_tokens=False) if isinstance(prompt, str) else list(prompt)
 
-    def _submit(self, prompts: Sequence[list[int]], options: RequestOptions, name: str) -> Generation:
+    def _submit(self, prompts: Sequence[list[int]], options: RequestOptions, name: str, n: int) -> Generation:
         self.expect_running()
         queue: asyncio.Queue[tuple[int, Update]] = asyncio.Queue()
-        generation = Generation([], queue, self.engine)
+        generation = Generation([], n, queue, self.engine)
         try:
-            for index, prompt in enumerate(prompts):
+            for index in range(len(prompts) * n):
                 report = _reporter(asyncio.get_running_loop(), queue, index)
-                generation.requests.append(self.engine.submit(prompt, options, report))
+                choice = _choice_options(options, index % n)
+                generation.requests.append(self.engine.submit(prompts[index // n], choice, report))
         except RlxError as error:
             generation.cancel()
             raise _http_error(error, name) from None
@@ -207,6 +240,14 @@ def _reporter(
             loop.call_soon_threadsafe(queue.put_nowait, (index, update))
 
     return report
+
+
+def _choice_options(options: RequestOptions, number: int) -> RequestOptions:
+    """Return the options of a choice: seeds of the choices of one prompt differ."""
+    if options.seed is None or number == 0:
+        return options
+    seed = options.seed + number
+    return evolve(options, seed=seed if seed < 1 << 64 else seed - (1 << 64))
 
 
 def unavailable() -> HttpError:

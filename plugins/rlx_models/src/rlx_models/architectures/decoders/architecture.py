@@ -183,7 +183,7 @@ def causal_lm(model: DecoderModel, prefix: str, unused: tuple[str, ...] = ()) ->
             states = States(rlx.ones((batch, length, 1)), [zero_state(batch, state)] * count)
         return model.logits(parameters, model.hidden_states(parameters, input_ids, attention, states))
 
-    def step(
+    def cached_hidden_states(
         parameters: Parameters,
         input_ids: Any,
         left_padding: Any,
@@ -196,7 +196,28 @@ def causal_lm(model: DecoderModel, prefix: str, unused: tuple[str, ...] = ()) ->
         states = States(mask, cache[count:])
         attention = DecoderAttention(cached, model.scores)
         h = model.hidden_states(parameters, input_ids, attention, states)
-        return model.logits(parameters, h[:, -1]), [*cached.updated, *states.after]
+        return h, [*cached.updated, *states.after]
+
+    def step(
+        parameters: Parameters,
+        input_ids: Any,
+        left_padding: Any,
+        cache: Sequence[tuple[Any, Any]],
+        cache_position: Any,
+    ) -> tuple[Any, list[tuple[Any, Any]]]:
+        h, updated = cached_hidden_states(parameters, input_ids, left_padding, cache, cache_position)
+        return model.logits(parameters, h[:, -1]), updated
+
+    def step_selected(
+        parameters: Parameters,
+        input_ids: Any,
+        left_padding: Any,
+        cache: Sequence[tuple[Any, Any]],
+        cache_position: Any,
+        selected: Any,
+    ) -> tuple[Any, list[tuple[Any, Any]]]:
+        h, updated = cached_hidden_states(parameters, input_ids, left_padding, cache, cache_position)
+        return model.logits(parameters, rlx.take_along_axis(h, selected[:, :, None], axis=1)), updated
 
     entry: CacheEntry = ((None, heads.keys * heads.key_size), (None, heads.keys * heads.value_size))
     cache = (entry,) * count + (() if state is None else (state,) * count)
@@ -208,5 +229,5 @@ def causal_lm(model: DecoderModel, prefix: str, unused: tuple[str, ...] = ()) ->
         (*UNUSED, *unread_head, *unused),
         {"input_ids": token_spec()},
         function,
-        Decoding(step, cache, model.max_positions),
+        Decoding(step, cache, model.max_positions, step_selected=step_selected if state is None else None),
     )
