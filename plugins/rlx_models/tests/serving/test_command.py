@@ -30,7 +30,7 @@ from letters import letter_tokenizer, written_letters  # noqa: E402  # it needs 
 from rlx_models import from_pretrained, generate  # noqa: E402
 
 GREEDY = {"temperature": 0, "ignore_eos": True}
-OPTIONS = ("--max-body", "4000", "--body-seconds", "1", "--drain-seconds", "3", "--max-waiting", "32")
+OPTIONS = ("--max-body", "4000", "--body-seconds", "1", "--drain-seconds", "30", "--max-waiting", "32")
 
 
 class Server:
@@ -117,8 +117,8 @@ def test_a_process_serves_completions(server: Server, folder: Path) -> None:
 
 
 def raw(server: Server, *parts: bytes, wait: float = 0.0) -> bytes:
-    """Send parts of a request, and return the response until the server closes the connection or nothing comes for 5 s."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+    """Send parts of a request, and return the response until the server closes the connection or nothing comes for 30 s."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         for part in parts:
             connection.sendall(part)
             time.sleep(wait)
@@ -149,7 +149,7 @@ def test_oversized_malformed_and_slow_requests_have_a_status(server: Server) -> 
     response = raw(server, HEAD + b"Content-Length: 100\r\n\r\n", b'{"prompt"', wait=0.3)
     assert response.startswith(b"HTTP/1.1 408")
     assert b'"code":"timeout"' in response
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 25  # less than the limit without the option
     server.wait_idle()
 
 
@@ -162,7 +162,7 @@ def test_clients_that_leave_free_their_slots(server: Server) -> None:
     request = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
     for count, received in ((20, 0), (len(request), 0), (len(request), 1)):
         for _ in range(20):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
                 connection.sendall(request[:count])
                 if received:
                     connection.recv(received)
@@ -220,7 +220,7 @@ def test_a_signal_ends_the_server_after_running_requests(folder: Path, number: i
             server.process.send_signal(number)
             received = [line for line in lines if line]
         assert received[-1] == "data: [DONE]"
-        assert server.process.wait(10) == 0
+        assert server.process.wait(60) == 0
         output = server.process.stdout.read() if server.process.stdout else ""
         assert "Traceback" not in output
     finally:
