@@ -111,33 +111,41 @@ def normalised(logits: Any) -> np.ndarray:
     return (values - values.mean()) / values.std()
 
 
-def generate(data: Data, config: Any = None) -> Program:
+def generate(data: Data, activations: str) -> Program:
     from rlx_models import generate as generated
+    from rlx_models.generation.batch import prepare_batch
+    from rlx_models.generation.programs import STEPS
 
     model = rlx.load(data["path"])
     prompt: Sequence[int] = data["prompt"].tolist()
 
     def logits() -> list[Any]:
-        return [normalised(model(data["ids"][None])[0, -1])]
+        batch = prepare_batch(model, prompts=[data["ids"].tolist()], max_new_tokens=1, activations=activations)
+        step = batch.program(STEPS)
+        last, _ = step(batch.input_ids, batch.left_padding, batch.zero_cache(step), np.array(0))
+        return [normalised(last)]
 
-    return Program(partial(generated, model, [prompt], data["tokens"], eos_token_id=()), logits)
+    run = partial(generated, model, [prompt], data["tokens"], eos_token_id=(), activations=activations)
+    return Program(run, logits)
 
 
-def case(shape: LlamaShape, mixture: str, *, is_prompt: bool) -> Case:
+def case(shape: LlamaShape, mixture: str, *, is_prompt: bool, activations: str) -> Case:
     prompt, tokens = (PROMPT, 1) if is_prompt else (1, TOKENS)
+    suffix = "" if activations == "f32" else f"-{activations}"
     return Case(
-        f"{'prefill' if is_prompt else 'decode'}-gguf-{shape.name}-{mixture}", "gguf",
-        partial(data, shape, mixture, prompt, tokens), generate,
+        f"{'prefill' if is_prompt else 'decode'}-gguf-{shape.name}-{mixture}{suffix}", "gguf",
+        partial(data, shape, mixture, prompt, tokens), partial(generate, activations=activations),
         work=(prompt if is_prompt else tokens, "tokens/s"),
-        # llama.cpp rounds the operands of products to 8 bits in blocks of 32, in every layer; rlx does not.
+        # llama.cpp rounds the operands of products to 8 bits in blocks of 32, in every layer; rlx does so on request.
         rtol=0, atol=0.3, aim=1 / 1.25 if is_prompt else 1 / 1.3,
     )  # fmt: skip
 
 
 CASES = tuple(
-    case(shape, mixture, is_prompt=is_prompt)
+    case(shape, mixture, is_prompt=is_prompt, activations=activations)
     for shape in (LLAMA_134M, LLAMA_1B)
     for mixture in SCHEMES
     for is_prompt in (False, True)
+    for activations in ("f32", "int8")
 )
 """Selected by name only: making the files takes from 10 seconds to minutes."""

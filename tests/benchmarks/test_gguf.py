@@ -31,8 +31,9 @@ def test_a_file_has_the_schemes_of_its_mixture(mixture: str, tmp_path: Path) -> 
     assert file["blk.0.ffn_down.weight"].shape == (SHAPE.features, SHAPE.hidden)
 
 
-def test_a_program_generates_the_tokens_of_a_case(tmp_path: Path) -> None:
-    case = gguf.case(SHAPE, "q4_0", is_prompt=False)
+@pytest.mark.parametrize("activations", ["f32", "int8"])
+def test_a_program_generates_the_tokens_of_a_case(activations: str) -> None:
+    case = gguf.case(SHAPE, "q4_0", is_prompt=False, activations=activations)
     data = {**case.data(), "prompt": np.array([3]), "tokens": 5}
     program = case.rlx(data)
     (tokens,) = program.run()  # type: ignore[misc]
