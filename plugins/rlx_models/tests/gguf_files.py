@@ -30,7 +30,8 @@ SCHEMES = (
 )
 METADATA: dict[str, Any] = {
     "general.architecture": "llama", "none": [], "texts": ["a", "", "ä"], "count": 3, "negative": -1, "large": 2**40, "half": 0.5,
-    "tenth": 0.1, "flag": True, "integers": [1, 2], "bytes": np.arange(3, dtype=np.uint8), "floats": [0.5, 2],
+    "tenth": np.float64(0.1), "large float": 1e300, "flag": True,
+    "integers": [1, 2], "bytes": np.arange(3, dtype=np.uint8), "floats": [0.5, 2],
     "nested": [[1, 2], [3]], "flags": [True, False],
 }  # fmt: skip
 

@@ -28,6 +28,14 @@ def same_value(one: Any, other: Any) -> bool:
     return bool(np.array_equal(one, other))
 
 
+def test_floats_of_metadata_are_f32_in_its_range(tmp_path: Path) -> None:
+    """llama.cpp refuses f64 for its keys."""
+    gguf.write(tmp_path / "m.gguf", {}, {"epsilon": 1e-5, "list": [1e-5, 1], "wide": [1e-5, 1e300]})
+    metadata = gguf.read(tmp_path / "m.gguf").metadata
+    assert metadata["epsilon"] == float(np.float32(1e-5))
+    assert [metadata[name].dtype for name in ("list", "wide")] == [np.float32, np.float64]
+
+
 @pytest.mark.parametrize("alignment", [32, 8, 4096])
 def test_what_is_written_is_read(tmp_path: Path, alignment: int) -> None:
     path = tmp_path / "m.gguf"

@@ -185,8 +185,8 @@ def written_text(text: str) -> bytes:
 def written_value(key: str, value: Any, depth: int) -> tuple[int, bytes]:
     """Return the type of a value and its bytes.
 
-    Python's integers are u32 if they are in its range, else i32, i64 or u64; its floats are f32 if that has the value, else f64.
-    NumPy's numbers and arrays have their own types.
+    Python's integers are u32 if they are in its range, else i32, i64 or u64; its floats are f32, because llama.cpp refuses f64
+    for its keys, and f64 beyond the range of f32. NumPy's numbers and arrays have their own types.
     """
     if isinstance(value, str):
         return STRING, written_text(value)
@@ -213,9 +213,7 @@ def _typed(value: Any) -> Any:
         chosen = next(fitting, None)
         return value if chosen is None else chosen(value)
     if type(value) is float:
-        with np.errstate(over="ignore"):
-            narrow = np.float32(value)
-        return narrow if float(narrow) == value or value != value else np.float64(value)
+        return _as_f32(np.asarray(value))
     return value
 
 
@@ -236,6 +234,12 @@ def _numbers_of(values: list[Any] | tuple[Any, ...]) -> np.ndarray:
         is_narrow = int(array.min()) >= -(2**31) and int(array.max()) < 2**31
         return array.astype(np.int32) if is_narrow else array
     if array.dtype == np.float64 and all(type(each) in (int, float) for each in values):
-        narrow = array.astype(np.float32)
-        return narrow if np.array_equal(narrow, array, equal_nan=True) else array
+        return _as_f32(array)
     return array
+
+
+def _as_f32(values: np.ndarray) -> np.ndarray:
+    """Return f64 numbers as f32, unless one is beyond its range."""
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    return narrow if np.array_equal(np.isfinite(narrow), np.isfinite(values)) else values

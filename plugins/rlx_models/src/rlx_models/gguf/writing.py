@@ -58,7 +58,7 @@ def write(
         tensors: Arrays of f32, f16, bf16, f64, i8, i16, i32 or i64, and quantised arrays whose schemes are types of the format,
             by name; of one to four axes, or none for a number. Tensors can be deferred (`DeferredTensor`).
         metadata: Texts, numbers, lists of texts or numbers, and NumPy arrays of one axis. Integers of Python are u32 where they
-            fit, and in lists i32; floats are f32 if that has the value. NumPy's numbers have their own types. `general.alignment`
+            fit, and in lists i32; floats are f32 in its range. NumPy's numbers have their own types. `general.alignment`
             and the keys of several files are left out: they describe the file that the metadata came from.
         alignment: The data of each tensor begin at a multiple of so many bytes, a power of two.
 
