@@ -13,17 +13,15 @@ from benchmarks.case import Data, Program
 from benchmarks.cases.gguf import normalised
 
 
-@llama_cpp.llama_log_callback
-def ignore_log(level: int, text: bytes, user_data: object) -> None:
-    """Print nothing: llama.cpp has a line for each tensor."""
-    del level, text, user_data
+NO_LOG = llama_cpp.llama_log_callback(lambda level, text, data: None)
+"""A receiver of llama.cpp's log, which has a line for each tensor."""
 
 
 class Llama:
     """A model of llama.cpp with a context; sampling is greedy, as rlx's."""
 
     def __init__(self, path: str, threads: int) -> None:
-        llama_cpp.llama_log_set(ignore_log, None)
+        llama_cpp.llama_log_set(NO_LOG, None)
         llama_cpp.llama_backend_init()
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
         params = llama_cpp.llama_context_default_params()
