@@ -12,7 +12,6 @@ import numpy as np
 from benchmarks.case import Data, Program
 from benchmarks.cases.gguf import normalised
 
-
 NO_LOG = llama_cpp.llama_log_callback(lambda level, text, data: None)
 """A receiver of llama.cpp's log, which has a line for each tensor."""
 
