@@ -12,14 +12,17 @@ from typing import Any
 from rlx_core.ir.schemes import Scheme, SchemeField
 from rlx_core.public import absent
 from rlx_core.quantization.array import QuantizedArray, quantize
+from rlx_core.quantization.calibration import Calibration, calibrate
 from rlx_core.quantization.fake import fake_quantize, learned_scale_quantize
 from rlx_core.quantization.linear import dequantize_linear, quantize_linear
 from rlx_core.quantization.products import quantized_conv, quantized_matmul
 
 __all__ = [
+    "Calibration",
     "QuantizedArray",
     "Scheme",
     "SchemeField",
+    "calibrate",
     "dequantize_linear",
     "fake_quantize",
     "learned_scale_quantize",
