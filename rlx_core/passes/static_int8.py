@@ -1,13 +1,12 @@
 """Static quantisation: products of activations in measured ranges and bound f32 weights as products of i8 with sums in i32.
 
-An activation has one scale s and one zero point z, `p = round(x / s) + z`, both constants of the program; a column of the weight has
-one scale, as in `dynamic_int8.py`. `y[i, j] = (Σ_k p[i, k]·q[k, j] - z·Σ_k q[k, j])·s·t[j]`: the second sum is computed when the
-weight is bound. `rlx.quantization.calibrate` measures the ranges, in the program as it is before this pass.
+An activation has one scale s and one zero point z, `p = round(x / s) + z`, both constants of the program; a column of the weight
+has one scale, as in `dynamic_int8.py`. `y[i, j] = (Σ_k p[i, k]·q[k, j] - z·Σ_k q[k, j])·s·t[j]`: the second sum is computed when
+the weight is bound. `rlx.quantization.calibrate` measures the ranges, in the program as it is before this pass.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -57,6 +56,22 @@ def is_finite(record: object, attribute: Any, value: float) -> None:
         raise ValueError(f"'{attribute.name}' must be a finite f32 number: {value}")
 
 
+def at_most_zero(value: float) -> float:
+    """Return a lower bound that includes 0."""
+    return min(float(value), 0.0)
+
+
+def at_least_zero(value: float) -> float:
+    """Return an upper bound that includes 0."""
+    return max(float(value), 0.0)
+
+
+def is_fraction(record: object, attribute: Any, value: float) -> None:
+    """A validator: the value is between 0 and 1."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"'{attribute.name}' must be between 0 and 1: {value}")
+
+
 @frozen
 class OperandRange:
     """The range of an activation that codes represent. It is extended to contain 0, which has a code of its own.
@@ -66,14 +81,9 @@ class OperandRange:
         clipped: The fraction of the measured values that are outside.
     """
 
-    low: float = attribute(converter=lambda low: min(float(low), 0.0), validator=is_finite)
-    high: float = attribute(converter=lambda high: max(float(high), 0.0), validator=is_finite)
-    clipped: float = attribute(default=0.0, converter=float)
-
-    @clipped.validator
-    def _is_fraction(self, attribute: Any, value: float) -> None:
-        if not 0 <= value <= 1:
-            raise ValueError(f"'clipped' must be between 0 and 1: {value}")
+    low: float = attribute(converter=at_most_zero, validator=is_finite)
+    high: float = attribute(converter=at_least_zero, validator=is_finite)
+    clipped: float = attribute(default=0.0, converter=float, validator=is_fraction)
 
     @property
     def scale(self) -> float:
@@ -89,11 +99,11 @@ class OperandRange:
 
 @define_pass("static-int8")
 class StaticInt8(Pass):
-    """Multiply activations in calibrated ranges and bound f32 weights `[k, n]` as i8, if the target multiplies i8 faster than f32.
+    """Multiply f32 activations in given ranges and bound f32 weights `[k, n]` as i8, if the target multiplies i8 faster.
 
     `rlx.quantization.calibrate` returns the options `ranges` and `program`. Values outside of a range are clipped to it, and NaN
-    becomes a number. The report of the compilation lists each product, with the scale and the zero point of its activations and the
-    fraction of values that calibration saw outside of the range, or with the reason why it is kept.
+    becomes a number. The report of the compilation lists each product with the scale and the zero point of its activations, the
+    fraction of the measured values that are clipped, and the reason if it is kept.
 
     Attributes:
         ranges: The range of the left operand of each product of the program, by the name of the product.
@@ -140,13 +150,14 @@ class StaticQuantisation:
                 f"static-int8: there are no ranges for the {len(named)} products of {self.graph.name}",
                 hint="rlx.quantization.calibrate(..).entry is the pass with its ranges",
             )
-        missing = [name for name in named if name not in options.ranges]
-        unknown = [name for name in options.ranges if name not in named]
-        if missing or unknown or options.program not in ("", outline_of(self.graph)):
+        facts = [Fact("without a range", name) for name in named if name not in options.ranges][:MAX_FACTS]
+        facts += [Fact("not in the program", name) for name in options.ranges if name not in named][:MAX_FACTS]
+        if not facts and options.program and options.program != (outline := outline_of(self.graph)):
+            facts = [Fact("its outline", outline), Fact("calibrated", options.program)]
+        if facts:
             raise ConfigError(
                 f"static-int8: the ranges are of another program than {self.graph.name}",
-                *(Fact("without a range", name) for name in missing[:MAX_FACTS]),
-                *(Fact("not in the program", name) for name in unknown[:MAX_FACTS]),
+                *facts,
                 hint="calibrate with the function, the configuration and the target that are compiled",
             )
         return {node: options.ranges[name] for name, node in named.items()}
@@ -179,7 +190,9 @@ class StaticQuantisation:
     def entry(self, node: Node, reason: str | None) -> Conversion:
         """Return the report's entry for a product of the program itself."""
         known = self.ranges.get(node)
-        details = {} if known is None else {"scale": known.scale, "zero point": known.zero_point, "clipped": known.clipped}
+        details = (
+            {} if known is None else {"scale": known.scale, "zero point": known.zero_point, "clipped": known.clipped}
+        )
         return entry_of(node, reason, StaticInt8.name, **details)
 
     def converted(self, node: Node, x: Value, weight: Value, *bias: Value) -> Value:

@@ -196,8 +196,13 @@ class CompilationReport(Shown):
             if self.conversions is None
             else [
                 {
-                    **{"pass": c.name, "node": c.node, "what": c.what, "kept": c.reason},
-                    **{"before": c.before, "after": c.after, "details": dict(c.details)},
+                    "pass": c.name,
+                    "node": c.node,
+                    "what": c.what,
+                    "kept": c.reason,
+                    "before": c.before,
+                    "after": c.after,
+                    "details": dict(c.details),
                 }
                 for c in self.conversions
             ],

@@ -17,6 +17,7 @@ from rlx_core.ir.graph import Builder, Graph, Node, Value, building
 from rlx_core.ir.rewrite import copy_nodes
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.arguments import choice, number
+from rlx_core.passes.engine.base import Pass
 from rlx_core.passes.engine.runner import run_passes
 from rlx_core.passes.static_int8 import OperandRange, StaticInt8, outline_of, products_of
 from rlx_core.pipeline.compile import Config, compile_graph, prepare_job, set_up
@@ -34,12 +35,17 @@ from rlx_core.trees.flatten import bind_arguments, flatten_arguments
 
 Method = Literal["min-max", "percentile", "entropy"]
 
-METHODS: Final[Mapping[Method, Callable[[Histogram, float], OperandRange]]] = {
+METHODS: Final[Mapping[str, Callable[[Histogram, float], OperandRange]]] = {
     "min-max": lambda seen, percentile: OperandRange(seen.low, seen.high),
     "percentile": Histogram.percentile_range,
     "entropy": lambda seen, percentile: seen.entropy_range(),
 }
 """The range of an activation by each method."""
+
+
+def table_of(ranges: Mapping[str, OperandRange]) -> dict[str, OperandRange]:
+    """Return ranges by name as a table of their own."""
+    return dict(ranges)
 
 
 @frozen
@@ -56,7 +62,7 @@ class Calibration:
     method: Method
     batches: int
     program: str
-    ranges: Mapping[str, OperandRange] = attribute(converter=dict, hash=False)
+    ranges: Mapping[str, OperandRange] = attribute(converter=table_of, hash=False)
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -105,8 +111,8 @@ def calibrate(
         args: One an argument, as for `rlx.compile`: a pytree of arrays, or a pytree of `rlx.spec`s.
         batches: The inputs of each call: a tuple of arguments, or the only one. They are read once.
         method: The range of an activation: from its smallest to its largest value (`min-max`); without the same fraction of the
-            values on both sides (`percentile`); or within the threshold that gives the distribution of rounded values the smallest
-            divergence from that of the values (`entropy`: Migacz 2017, "8-bit inference with TensorRT").
+            values on both sides (`percentile`); or within the threshold at which the distribution of the rounded values has the
+            smallest divergence from that of the values (`entropy`).
         percentile: The percentage of the values in the range, more than 50 and at most 100.
         target, config, host: See `rlx.compile`.
 
@@ -119,11 +125,18 @@ def calibrate(
     >>> found = rlx.quantization.calibrate(lambda w, x: x @ w, np.eye(4, dtype="f"), rlx.spec("f32[n, 4]"), batches=[x])
     >>> found.ranges
     {'w [4, 4]': OperandRange(low=-1.0, high=3.0, clipped=0.0)}
+
+    Source:
+        Entropy: Migacz 2017, "8-bit inference with TensorRT", GPU Technology Conference.
     """
-    how = choice("calibrate: method", method, get_args(Method))
+    how: Any = choice("calibrate: method", method, get_args(Method))
     share = number("calibrate: percentile", percentile)
     if not 50 < share <= 100:
         raise ConfigError(f"calibrate: percentile must be more than 50 and at most 100, not {share}")
+    if isinstance(batches, str | bytes) or not isinstance(batches, Iterable):
+        raise ConfigError(
+            f"calibrate: batches must be an iterable of inputs, not {batches!r} ({type(batches).__name__})"
+        )
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if is_input(name, argument)]
     if not free:
@@ -133,7 +146,9 @@ def calibrate(
     graph = program_before_pass(traced.graph, target, config, host)
     products = products_of(graph)
     if not products:
-        raise ConfigError(f"calibrate: {traced.graph.name} has no product of f32 by a weight that is an argument or a constant")
+        raise ConfigError(
+            f"calibrate: {traced.graph.name} has no product of f32 by a weight that is an argument or a constant"
+        )
     operands = list(dict.fromkeys(operand_of(node) for node in products.values()))
     program = observing(graph, operands, with_counts=how != "min-max")
     executable = Executable(compile_graph(program, target=target, config=config, host=host, cache=default_cache))
@@ -144,7 +159,7 @@ def calibrate(
     names = {value: name for name, node in reversed(products.items()) for value in [operand_of(node)]}
     seen: dict[Value, Histogram] = {}
     count = 0
-    for count, batch in enumerate(batches, start=1):  # noqa: B007 - the number of batches
+    for count, batch in enumerate(batches, start=1):
         try:
             inputs = signature.inputs(traced.graph.name, batch if isinstance(batch, tuple) else (batch,), {})
             results = [np.asarray(each) for each in executable.run_slots(inputs)]
@@ -154,7 +169,9 @@ def calibrate(
             each = histogram_of(results[i * RESULTS : (i + 1) * RESULTS], names[value], count - 1)
             seen[value] = seen[value] + each if value in seen else each
     if not count:
-        raise ConfigError("calibrate: there are no batches", hint="batches=[x] has one; an iterator can be read only once")
+        raise ConfigError(
+            "calibrate: there are no batches", hint="batches=[x] has one; an iterator can be read only once"
+        )
     ranges = {name: METHODS[how](seen[operand_of(node)], share) for name, node in products.items()}
     return Calibration(how, count, outline_of(graph), ranges)
 
@@ -169,7 +186,7 @@ def program_before_pass(graph: Graph, target: str | None, config: Config, host: 
     plugins, configuration = set_up(config, host)
     configuration = evolve(configuration, include=(*configuration.include, StaticInt8.name))
     plan = prepare_job(graph, plugins, configuration, target, {}, None).plan
-    records = [each.record for each in plan.passes if each.stage in ("hir", "mir")]
+    records = [each.record for each in plan.passes if isinstance(each.record, Pass) and each.stage != "forward"]
     place = [each.name for each in records].index(StaticInt8.name)
     return run_passes(records[:place], graph, plan.context).graph
 
@@ -190,7 +207,8 @@ def observing(graph: Graph, operands: Sequence[Value], *, with_counts: bool) -> 
 
 
 def statistics(x: Any, *, with_counts: bool) -> tuple[Any, ...]:
-    """Return the extremes of a value, the number of elements that are not finite, half the bound of its histogram, and the counts.
+    """Return the extremes of a value, the number of its elements that are not finite, and half the bound of a histogram with its
+    counts.
 
     The half is the power of two that the exponent of the largest absolute value states; all places of bins are exact.
     """

@@ -67,7 +67,7 @@ class Histogram:
         return np.concatenate([[0.0], np.cumsum(self.counts) / self.counts.sum()])
 
     def clipped_to(self, low: float, high: float) -> OperandRange:
-        """Return the part of the observed range within bounds, with the fraction of the values outside, by interpolation in bins."""
+        """Return the part of the observed range within bounds, and the fraction of the values outside, interpolated in bins."""
         below = 0.0 if low <= self.low else float(np.interp(low, self.edges, self.shares))
         above = 0.0 if high >= self.high else 1 - float(np.interp(high, self.edges, self.shares))
         return OperandRange(max(low, self.low), min(high, self.high), max(below, 0.0) + max(above, 0.0))
@@ -83,8 +83,7 @@ class Histogram:
     def entropy_range(self) -> OperandRange:
         """Return the observed range within `[-t, t]`, with the t of `entropy_threshold` for the absolute values.
 
-        The levels are the codes that the larger side of the observed range has: 128 of a symmetric one, 256 of a one-sided one. The
-        first bin counts as many values as the second one: zeros, of which activations have many, have a code of their own.
+        The first bin counts as many values as the second one: zeros, of which activations have many, have a code of their own.
         """
         below, above = np.split(self.counts, 2)
         counts = below[::-1] + above
@@ -92,41 +91,50 @@ class Histogram:
         group = -(-used // ENTROPY_BINS)
         counts = np.pad(counts[:used], (0, -used % group)).reshape(-1, group).sum(1)
         counts[0] = counts[min(1, len(counts) - 1)]
-        low, high = min(self.low, 0.0), max(self.high, 0.0)
-        levels = round((STEPS + 1) * max(-low, high) / (high - low)) if high > low else STEPS + 1
-        threshold = entropy_threshold(counts, levels) * group * self.width
+        width = group * self.width
+        shorter = max(0.0, min(-self.low, self.high))
+        threshold = entropy_threshold(counts, round(shorter / width)) * width
         return self.clipped_to(-threshold, threshold)
 
 
-def entropy_threshold(counts: np.ndarray, levels: int) -> int:
+def entropy_threshold(counts: np.ndarray, shorter: int) -> int:
     """Return the number of bins after which values are clipped, so that codes lose the least information.
 
-    For each number of bins i, P is the distribution of the values with those beyond bin i in that bin, and Q is that of the values
-    in the first i bins after rounding: the bins are divided into `levels` groups of equal size, and the values of a group are
-    distributed evenly over those of its bins that have values. The result is the i with the smallest divergence `Σ P·log(P/Q)`;
-    the smallest of several. Where Q is 0 and P is not, it is infinite.
+    For each number of bins i from 128 on, P is the distribution of the values in the first i bins, with those beyond in the last
+    of these that has values. Q is that of the values in the first i bins after rounding: the bins are divided into
+    `levels_of(i, shorter)` groups of equal size, and the values of a group are distributed evenly over those of its bins that
+    have values. The result is the i with the smallest divergence `Σ P·log(P/Q)`; the smallest of several.
 
     Args:
         counts: Numbers of absolute values in bins of equal width from 0 on, i64 `[n]`; the last one is not 0.
-        levels: Codes of the values that are not clipped.
+        shorter: The bins up to the largest absolute value on the side of 0 where that is smaller.
 
     Source:
-        Migacz 2017, "8-bit inference with TensorRT", GPU Technology Conference.
+        Migacz 2017, "8-bit inference with TensorRT", GPU Technology Conference, where ranges are symmetric, and values beyond are
+        in bin i; the divergence is infinite if it had none, so that one value beyond 16 times the others was not clipped.
     """
     best, result = np.inf, len(counts)
     total, within = float(counts.sum()), np.cumsum(counts)
-    for i in range(levels, len(counts) + 1):
+    for i in range((STEPS + 1) // 2, len(counts) + 1):
         outside = total - within[i - 1]
         has_values = counts[:i] > 0
-        if outside and not has_values[-1]:
+        if not within[i - 1]:
             continue
+        levels = levels_of(i, shorter)
         p = counts[:i].astype(np.float64)
         edges = np.arange(levels + 1) * i // levels
         group = np.add.reduceat(p, edges[:-1]) / np.maximum(np.add.reduceat(has_values.astype(np.int64), edges[:-1]), 1)
         q = np.repeat(group, np.diff(edges))[has_values] / within[i - 1]
+        p = p[has_values]
         p[-1] += outside
-        p = p[has_values] / total
+        p /= total
         divergence = float(p @ np.log(p / q))
         if divergence < best:
             best, result = divergence, i
     return result
+
+
+def levels_of(bins: int, shorter: int) -> int:
+    """Return the codes of absolute values below a threshold: 128 if the range is symmetric, 256 if it is one-sided, and not more
+    than bins."""
+    return min(bins, round((STEPS + 1) * bins / (bins + min(bins, shorter))))
