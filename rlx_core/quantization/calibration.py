@@ -11,7 +11,16 @@ from attrs import asdict, evolve
 from attrs import field as attribute
 
 import rlx_core as rlx
-from rlx_core.errors import ConfigError, Fact, FormatError, NonFiniteError, RlxError
+from rlx_core.errors import (
+    ConfigError,
+    Fact,
+    FormatError,
+    NonFiniteError,
+    RlxError,
+    UnsupportedError,
+    WrongInputCountError,
+)
+from rlx_core.functions.model import Model
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.graph import Builder, Graph, Node, Value, building
 from rlx_core.ir.rewrite import copy_nodes
@@ -91,7 +100,7 @@ class Calibration:
 
 @checked_call
 def calibrate(
-    function: Callable[..., Any],
+    function: Callable[..., Any] | Model,
     /,
     *args: Any,
     batches: Iterable[Any],
@@ -107,8 +116,8 @@ def calibrate(
     `rlx.compile(function, *args, config={"include": [calibration.entry]})`.
 
     Args:
-        function: The Python function.
-        args: One an argument, as for `rlx.compile`: a pytree of arrays, or a pytree of `rlx.spec`s.
+        function: The Python function, or a model, as importers return it; then `model.compile` takes the configuration.
+        args: One an argument, as for `rlx.compile`: a pytree of arrays, or a pytree of `rlx.spec`s. A model takes none.
         batches: The inputs of each call: a tuple of arguments, or the only one. They are read once.
         method: The range of an activation: from its smallest to its largest value (`min-max`); without the same fraction of the
             values on both sides (`percentile`); or within the threshold at which the distribution of the rounded values has the
@@ -118,6 +127,7 @@ def calibrate(
 
     Raises:
         ConfigError: There is no batch, no argument is a spec, or an option is unknown or out of range.
+        UnsupportedError: A model consists of several programs.
         WrongInputCountError, ShapeError, DtypeError: A batch has another structure than the specs.
         NonFiniteError: An activation is NaN or infinite.
 
@@ -137,6 +147,13 @@ def calibrate(
         raise ConfigError(
             f"calibrate: batches must be an iterable of inputs, not {batches!r} ({type(batches).__name__})"
         )
+    if isinstance(function, Model):
+        if args:
+            raise WrongInputCountError(f"calibrate: the model {function.name} takes no arguments, not {len(args)}")
+        if function.compiler is not None:
+            raise UnsupportedError(f"calibrate: {function.name} consists of several programs, which it compiles itself")
+        arguments = function.arguments
+        function, args = arguments[0], arguments[1:]
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if is_input(name, argument)]
     if not free:

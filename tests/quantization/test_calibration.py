@@ -16,8 +16,10 @@ from rlx_core.errors import (
     NonFiniteError,
     RlxError,
     ShapeError,
+    UnsupportedError,
     WrongInputCountError,
 )
+from rlx_core.functions.model import Model
 from rlx_core.passes.static_int8 import OperandRange
 from rlx_core.quantization import Calibration, calibrate
 
@@ -171,3 +173,13 @@ def test_a_fault_in_the_text_is_named(name: str) -> None:
     change, error, text = FAULTS[name]
     with pytest.raises(error, match=text):
         Calibration.from_json(change(calibrate(mlp, PARAMS, SPEC, batches=BATCHES).to_json()))
+
+
+def test_models_take_no_arguments_and_have_one_program() -> None:
+    model = Model(name="m", function=mlp, parameters=PARAMS, inputs={"x": SPEC})
+    assert list(calibrate(model, batches=BATCHES).ranges) == ["parameters.w [64, 80]", "parameters.v [80, 64]"]
+    with pytest.raises(WrongInputCountError, match="the model m takes no arguments, not 1"):
+        calibrate(model, PARAMS, batches=BATCHES)
+    several = Model(name="m", function=mlp, parameters=PARAMS, inputs={"x": SPEC}, compiler=rlx.compile)
+    with pytest.raises(UnsupportedError, match="m consists of several programs"):
+        calibrate(several, batches=BATCHES)

@@ -10,6 +10,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_onnx import load
 from rlx_onnx.exporting import to_proto
 
 RNG = np.random.default_rng(0)
@@ -26,6 +27,18 @@ BATCHES = [numbers(50, 64) for _ in range(4)]
 
 def mlp(p: Any, x: Any) -> Any:
     return nn.linear(nn.linear(x, p["w"], p["b"], activation="relu"), p["v"], p["c"])
+
+
+def test_a_model_is_calibrated_as_it_is_compiled() -> None:
+    model = load(to_proto(rlx.compile(mlp, PARAMS, SPEC)))
+    found = rlx.quantization.calibrate(model, batches=BATCHES)
+    of_function = rlx.quantization.calibrate(mlp, PARAMS, SPEC, batches=BATCHES)
+    for mine, theirs in zip(found.ranges.values(), of_function.ranges.values(), strict=True):
+        assert abs(mine.scale / theirs.scale - 1) < 1e-5
+    quantised = model.compile(config={"cache.disk": False, "include": [found.entry]})
+    x = numbers(20, 64)
+    assert cosine(quantised(x), model(x)) > 0.9998
+    assert [entry.reason for entry in quantised.report.conversions] == [None, None]
 
 
 def cosine(a: Any, b: Any) -> float:
