@@ -74,7 +74,7 @@ def is_fraction(record: object, attribute: Any, value: float) -> None:
 
 @frozen
 class OperandRange:
-    """The range of an activation that codes represent. It is extended to contain 0, which has a code of its own.
+    """The range of an activation that codes represent. It is extended to contain 0, which a code represents exactly.
 
     Attributes:
         low, high: The bounds, in units of the activation.
@@ -271,6 +271,6 @@ def products_in_bodies(graph: Graph) -> Iterator[Node]:
 
 
 def outline_of(graph: Graph) -> str:
-    """Return a digest of the ops of a program in their order, without those that depend on sizes."""
+    """Return a digest of the ops of a program in their order, without reshapes and broadcasts, which depend on sizes."""
     names = [n.op.name for n in graph.nodes if not n.is_leaf and not isinstance(n.op, Reshape | Expand)]
     return sha256(" ".join(names).encode()).hexdigest()[:16]

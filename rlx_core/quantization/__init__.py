@@ -38,9 +38,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("Calibration", "calibrate"):
-        from rlx_core.quantization import (
-            calibration,
-        )  # here, because few programs measure ranges, which needs the passes
+        # Here, because few programs measure ranges, and this imports the passes.
+        from rlx_core.quantization import calibration
 
         globals()[name] = getattr(calibration, name)
         return globals()[name]

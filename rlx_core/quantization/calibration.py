@@ -53,7 +53,7 @@ METHODS: Final[Mapping[str, Callable[[Histogram, float], OperandRange]]] = {
 
 
 def table_of(ranges: Mapping[str, OperandRange]) -> dict[str, OperandRange]:
-    """Return ranges by name as a table of their own."""
+    """Return a copy of a table of ranges."""
     return dict(ranges)
 
 
@@ -64,7 +64,7 @@ class Calibration:
     Attributes:
         method: The method that determined the ranges.
         batches: The number of batches.
-        program: The outline of the program, which is compared with that of the program that is compiled.
+        program: The outline of the program; the program that is compiled has the same one.
         ranges: The range of the left operand of each product of f32 by a bound matrix, by the name of the product.
     """
 
@@ -112,7 +112,7 @@ def calibrate(
 ) -> Calibration:
     """The ranges of the activations that products multiply by bound weights, over some batches of inputs.
 
-    The program is that of `rlx.compile(function, *args)`, and computes the statistics of each batch itself. The result is used as
+    The program is traced as by `rlx.compile(function, *args)`, and computes the statistics of each batch. The result is used as
     `rlx.compile(function, *args, config={"include": [calibration.entry]})`.
 
     Args:
@@ -120,8 +120,8 @@ def calibrate(
         args: One an argument, as for `rlx.compile`: a pytree of arrays, or a pytree of `rlx.spec`s. A model takes none.
         batches: The inputs of each call: a tuple of arguments, or the only one. They are read once.
         method: The range of an activation: from its smallest to its largest value (`min-max`); without the same fraction of the
-            values on both sides (`percentile`); or within the threshold at which the distribution of the rounded values has the
-            smallest divergence from that of the values (`entropy`).
+            values on both sides (`percentile`); or within the threshold with the smallest divergence between the distributions
+            of the values and of the rounded values (`entropy`).
         percentile: The percentage of the values in the range, more than 50 and at most 100.
         target, config, host: See `rlx.compile`.
 
@@ -132,8 +132,9 @@ def calibrate(
         NonFiniteError: An activation is NaN or infinite.
 
     >>> x = np.float32([[-1, 2, 0.5, 3]] * 2)
-    >>> found = rlx.quantization.calibrate(lambda w, x: x @ w, np.eye(4, dtype="f"), rlx.spec("f32[n, 4]"), batches=[x])
-    >>> found.ranges
+    >>> spec = rlx.spec("f32[n, 4]")
+    >>> calibration = rlx.quantization.calibrate(lambda w, x: x @ w, np.eye(4, dtype=np.float32), spec, batches=[x])
+    >>> calibration.ranges
     {'w [4, 4]': OperandRange(low=-1.0, high=3.0, clipped=0.0)}
 
     Source:

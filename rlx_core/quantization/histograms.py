@@ -83,7 +83,7 @@ class Histogram:
     def entropy_range(self) -> OperandRange:
         """Return the observed range within `[-t, t]`, with the t of `entropy_threshold` for the absolute values.
 
-        The first bin counts as many values as the second one: zeros, of which activations have many, have a code of their own.
+        The first bin counts as many values as the second one: zeros, of which activations have many, are exact in codes.
         """
         below, above = np.split(self.counts, 2)
         counts = below[::-1] + above
@@ -101,7 +101,7 @@ def entropy_threshold(counts: np.ndarray, shorter: int) -> int:
     """Return the number of bins after which values are clipped, so that codes lose the least information.
 
     For each number of bins i from 128 on, P is the distribution of the values in the first i bins, with those beyond in the last
-    of these that has values. Q is that of the values in the first i bins after rounding: the bins are divided into
+    of these that has values. Q is the distribution of the values in the first i bins after rounding: the bins are divided into
     `levels_of(i, shorter)` groups of equal size, and the values of a group are distributed evenly over those of its bins that
     have values. The result is the i with the smallest divergence `Σ P·log(P/Q)`; the smallest of several.
 
