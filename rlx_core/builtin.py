@@ -109,6 +109,13 @@ def rlx_passes() -> list[PassSpec]:
             before=["rlx.fuse-softmax-cross-entropy"],
         ),
         _pass(
+            "static-int8",
+            "StaticInt8",
+            "Products with bound weights multiply i8, with measured ranges of activations.",
+            after=["rlx.fuse-shared-input-matmul"],
+            before=["rlx.fuse-softmax-cross-entropy"],
+        ),
+        _pass(
             "quantized-activations",
             "QuantizedActivations",
             "Products with weights in blocks of codes multiply codes.",

@@ -79,14 +79,16 @@ class Model(Bundled):
         """The model compiled ahead of time, its parameters bound; arguments as for `rlx.compile`."""
         if self.compiler is not None:
             return self.compiler(self.parameters, target=target, config=config, host=host, outputs=outputs)
-        specs = self.inputs.values()
-        return compile_function(
-            self._called(), self.parameters, *specs, target=target, config=config, host=host, outputs=outputs
-        )
+        return compile_function(*self.arguments, target=target, config=config, host=host, outputs=outputs)
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments of `rlx.compile`: the function under the model's name, the parameters, and the specs of the inputs."""
+        return self._called(), self.parameters, *self.inputs.values()
 
     def trace(self) -> Graph:
         """The program: HIR with an input for every array among parameters and inputs."""
-        return trace(self._called(), self.parameters, *self.inputs.values())
+        return trace(*self.arguments)
 
     def bundle(self) -> Bundle:
         """The program with its parameters, in the form in which files store it."""

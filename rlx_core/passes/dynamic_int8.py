@@ -7,6 +7,7 @@ of the weight. The sums are exact, so that every processor computes the same cod
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import ClassVar
 
@@ -87,28 +88,42 @@ class Quantisation:
         return Result(graph, values, {"converted": len(converted)}, conversions=entries)
 
     def reason_against(self, node: Node) -> str | None:
-        """Return why a product is kept, as "its .." or "the ..": a clause; `None` if it is converted."""
-        if isinstance(node.op, FusedMatMulPrologue):
-            return "its weight is computed from narrower numbers"
-        x, weight, *_ = node.present()
-        if x.dtype is not f32:
-            return f"its operands are {x.dtype}"
-        if weight.ndim != 2 or weight.node not in self.bound:
-            return "its right operand is no weight that is known when parameters are bound"
-        terms, columns = weight.type.static_shape
-        if terms < self.options.min_terms or columns < self.options.min_columns:
-            return f"its weight is small, [{terms}, {columns}]"
-        if terms > MAX_TERMS:
-            return f"i32 does not hold sums of {terms} products of codes"
-        target = self.context.target
-        if target is None:
-            return None
-        refusal = refusal_of(
-            self.context, probe(MatMul(acc_dtype=i32), (x.type.with_dtype(i8), weight.type.with_dtype(i8)))
-        )
-        if refusal is not None:
-            return refusal.reason
-        return None if i8 in target.fast_products else f"{target.name} multiplies f32 faster than i8"
+        """Return why a product is kept; see `reason_to_keep`."""
+        options = self.options
+        return reason_to_keep(node, self.bound, self.context, options.min_terms, options.min_columns, MAX_TERMS)
+
+
+def reason_to_keep(
+    node: Node, bound: Collection[Node], context: Context, min_terms: int, min_columns: int, max_terms: int
+) -> str | None:
+    """Return why a product of floats is not computed in i8, as "its .." or "the ..": a clause; `None` if it can be.
+
+    Args:
+        node: The product, as of `is_product`.
+        bound: The nodes that are known when parameters are bound.
+        context: Of the pass.
+        min_terms, min_columns: The sizes of the smallest weight that is converted.
+        max_terms: The most products of codes of which i32 holds the sum.
+    """
+    if isinstance(node.op, FusedMatMulPrologue):
+        return "its weight is computed from narrower numbers"
+    x, weight, *_ = node.present()
+    if x.dtype is not f32:
+        return f"its operands are {x.dtype}"
+    if weight.ndim != 2 or weight.node not in bound:
+        return "its right operand is no weight that is known when parameters are bound"
+    terms, columns = weight.type.static_shape
+    if terms < min_terms or columns < min_columns:
+        return f"its weight is small, [{terms}, {columns}]"
+    if terms > max_terms:
+        return f"i32 does not hold sums of {terms} products of codes"
+    target = context.target
+    if target is None:
+        return None
+    refusal = refusal_of(context, probe(MatMul(acc_dtype=i32), (x.type.with_dtype(i8), weight.type.with_dtype(i8))))
+    if refusal is not None:
+        return refusal.reason
+    return None if i8 in target.fast_products else f"{target.name} multiplies f32 faster than i8"
 
 
 def is_product(node: Node) -> bool:
@@ -118,21 +133,25 @@ def is_product(node: Node) -> bool:
     return isinstance(node.op, FusedMatMulBiasAct | FusedMatMulPrologue)
 
 
-def entry_of(node: Node, reason: str | None) -> Conversion:
-    """Return the report's entry for a product."""
+def entry_of(node: Node, reason: str | None, name: str = DynamicInt8.name, **details: float) -> Conversion:
+    """Return the report's entry for a product, by the pass of a name."""
     x, *weight = node.present()
     if isinstance(node.op, FusedMatMulBiasAct):
         weight.pop()
-    params = sorted(
-        {v.node for w in weight for v in leaves_of(w) if isinstance(v.node.op, Param)}, key=lambda n: n.index
-    )
-    names = f" ({', '.join(n.label for n in params)})" if params else ""
+    labels = dict.fromkeys(label for w in weight for label in labels_of(w))
+    names = f" ({', '.join(labels)})" if labels else ""
     what = f"product {x.type} @ {', '.join(str(w.type) for w in weight)}{names}"
-    nbytes = sum(w.type.static_nbytes for w in weight if w.type.is_static)
-    if reason is not None:
-        return Conversion(DynamicInt8.name, node.label, what, reason, nbytes, nbytes)
-    (columns,) = (w.type.static_shape[-1] for w in weight)
-    return Conversion(DynamicInt8.name, node.label, what, None, nbytes, nbytes // f32.itemsize + columns * f32.itemsize)
+    before = after = sum(w.type.static_nbytes for w in weight if w.type.is_static)
+    if reason is None:
+        (columns,) = (w.type.static_shape[-1] for w in weight)
+        after = before // f32.itemsize + columns * f32.itemsize
+    return Conversion(name, node.label, what, reason, before, after, details)
+
+
+def labels_of(weight: Value) -> list[str]:
+    """Return the labels of the parameters that a weight is computed from, in their order."""
+    params = {v.node for v in leaves_of(weight) if isinstance(v.node.op, Param)}
+    return [n.label for n in sorted(params, key=lambda n: n.index)]
 
 
 def quantised(node: Node, x: Value, weight: Value, *bias: Value) -> Value:

@@ -195,7 +195,15 @@ class CompilationReport(Shown):
             "conversions": None
             if self.conversions is None
             else [
-                {"pass": c.name, "node": c.node, "what": c.what, "kept": c.reason, "before": c.before, "after": c.after}
+                {
+                    "pass": c.name,
+                    "node": c.node,
+                    "what": c.what,
+                    "kept": c.reason,
+                    "before": c.before,
+                    "after": c.after,
+                    "details": dict(c.details),
+                }
                 for c in self.conversions
             ],
             "kernels": [

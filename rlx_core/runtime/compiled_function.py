@@ -238,7 +238,7 @@ def compile_function(
             )
         return compile_program(function, args, target=target, config=config, host=host, outputs=outputs)
     named = bind_arguments(function, args, {})
-    free = [name for name, argument in named.items() if _is_input(name, argument)]
+    free = [name for name, argument in named.items() if is_input(name, argument)]
     with transforming_for(config, host):
         traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
     free_arguments = {name: named[name] for name in free}
@@ -282,7 +282,7 @@ def compile_bundle(
     return CompiledFunction(executable, bundle.graph, signature, options)
 
 
-def _is_input(name: str, argument: Any) -> bool:
+def is_input(name: str, argument: Any) -> bool:
     """Return whether an argument is fed on every call; ConfigError if only a part of it is."""
     leaves, _ = flatten_arguments({name: argument})
     kinds = {isinstance(leaf, TensorType) for leaf in leaves if not is_static_leaf(leaf)}

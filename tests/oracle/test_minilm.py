@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+import rlx_core as rlx
+
 ROOT = Path(__file__).parents[2]
 
 SENTENCES = [
@@ -90,3 +92,31 @@ def test_dynamic_int8_keeps_directions(minilm: ModuleType) -> None:
     assert (exact * quantised).sum(-1).min() >= 0.99
     assert (exact != quantised).any()
     assert [entry.reason for entry in narrow.report.conversions] == [None] * 24
+
+
+@pytest.mark.parametrize("method", ["min-max", "percentile"])
+def test_static_int8_keeps_directions(minilm: ModuleType, method: Any) -> None:
+    """Ranges are measured on other sentences. Entropy is not tried: it clips the few large features of such encoders."""
+    files = minilm.model_files()
+    weights, config = minilm.load_weights(files["model.safetensors"]), json.loads(files["config.json"].read_text())
+    program = (
+        lambda weights, ids, mask: minilm.encode(weights, ids, mask, config),
+        *(weights, rlx.spec("i64[batch, seq]"), rlx.spec("f32[batch, seq]")),
+    )
+    batches = [minilm.tokenize(files["tokenizer.json"], MEASURED[i : i + 2]) for i in range(0, len(MEASURED), 2)]
+    found = rlx.quantization.calibrate(*program, batches=batches, method=method)
+    narrow = rlx.compile(*program, config={"include": [found.entry], "cache.disk": False})
+    ids, mask = minilm.tokenize(files["tokenizer.json"], SENTENCES)
+    exact, quantised = (np.asarray(each(ids, mask)) for each in (rlx.compile(*program), narrow))
+    assert (exact * quantised).sum(-1).min() >= 0.98
+    assert [entry.reason for entry in narrow.report.conversions] == [None] * 24
+
+
+MEASURED = [
+    "The cat sat on the mat.",
+    "Stock markets fell sharply on Monday after new data.",
+    "Quantum mechanics describes nature at small scales.",
+    "How do I reset my password?",
+    "The river flooded the valley last spring, and the bridge was closed for two weeks.",
+    "She plays the violin in an orchestra.",
+]

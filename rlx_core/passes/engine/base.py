@@ -142,6 +142,7 @@ class Conversion:
         what: The operation and the types of its operands.
         reason: The reason why it was kept; `None` if it was converted.
         before, after: Bytes of its weight in memory.
+        details: Numbers by name that the conversion depends on, such as the scale of activations.
     """
 
     name: str
@@ -150,12 +151,14 @@ class Conversion:
     reason: str | None
     before: int
     after: int
+    details: Mapping[str, float] = field(factory=dict, hash=False)
 
     def __str__(self) -> str:
+        details = "".join(f", {name} {value:.4g}" for name, value in self.details.items())
         if self.reason is not None:
-            return f"{self.name} kept {self.node}, {self.what}: {self.reason}"
+            return f"{self.name} kept {self.node}, {self.what}{details}: {self.reason}"
         saved = f": {self.before - self.after} B less ({self.before} B before)" if self.after < self.before else ""
-        return f"{self.name} converted {self.node}, {self.what}{saved}"
+        return f"{self.name} converted {self.node}, {self.what}{details}{saved}"
 
 
 @frozen(eq=False)
