@@ -31,10 +31,20 @@ from rlx_core.ir.graph import Graph, Node, Param, Value, nested_graphs, probe
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
-from rlx_core.ops.conversion import Cast, cast
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Reshape, Transpose
-from rlx_core.passes.engine.base import LOWERED, Context, Conversion, Pass, Result, define_pass, each_graph, emit_like, field
+from rlx_core.passes.engine.base import (
+    LOWERED,
+    Context,
+    Conversion,
+    Pass,
+    Result,
+    define_pass,
+    each_graph,
+    emit_like,
+    field,
+)
 from rlx_core.passes.engine.bound_values import bound_nodes, leaves_of
 from rlx_core.passes.engine.fusion import refusal_of
 from rlx_core.passes.engine.patterns import scalar_of
@@ -46,8 +56,8 @@ def _ops(names: str) -> frozenset[str]:
 
 
 F32_OPS: Final = _ops(
-    "acos acosh asin asinh atanh cosh sinh tan exp exp2 expm1 log log2 log10 log1p log_add_exp softplus pow square reciprocal rsqrt"
-    " erfinv digamma lgamma polygamma hypot cast scatter_add"
+    "acos acosh asin asinh atanh cosh sinh tan exp exp2 expm1 log log2 log10 log1p log_add_exp softplus pow square"
+    " reciprocal rsqrt erfinv digamma lgamma polygamma hypot cast scatter_add"
 )
 """Element-wise ops whose results have much larger relative errors than their operands, or overflow f16 where these do not; casts,
 which have a dtype of their own; and sums in memory."""
@@ -195,7 +205,9 @@ class Narrowing:
                     able.add(node)
         result: set[Node] = set()
         for node in reversed(self.graph.nodes):
-            if node in able and any(self.reads_narrow(user, v, result) for v in node.results for user in self.graph.uses[v]):
+            if node in able and any(
+                self.reads_narrow(user, v, result) for v in node.results for user in self.graph.uses[v]
+            ):
                 result.add(node)
         return result
 
@@ -207,9 +219,7 @@ class Narrowing:
 
     def operands_of(self, node: Node) -> list[Value]:
         """Return the operands in f32 that are cast if the node is converted."""
-        return [
-            v for i, v in enumerate(node.operands) if v is not None and v.dtype is f32 and self.is_cast(node, i)
-        ]
+        return [v for i, v in enumerate(node.operands) if v is not None and v.dtype is f32 and self.is_cast(node, i)]
 
     def is_number(self, value: Value) -> bool:
         """Return whether a value is one constant number that the narrow dtype has with its full precision."""
@@ -246,7 +256,9 @@ class Narrowing:
     def has_wide_sums(self, node: Node) -> bool:
         """Return whether the sums of a product are its result, because every reader takes them in f32."""
         is_product = isinstance(node.op, MatMul) and node in self.converted
-        if not is_product or any(self.reads_narrow(user, node.result, self.following) for user in self.graph.uses[node.result]):
+        if not is_product or any(
+            self.reads_narrow(user, node.result, self.following) for user in self.graph.uses[node.result]
+        ):
             return False
         op = evolve(node.op, acc_dtype=f32)
         return refusal_of(self.context, probe(op, [self.narrow_type(v.type) for v in node.present()])) is None

@@ -228,8 +228,8 @@ def compile_function(
         donate: Names of inputs, or of leaves of them, whose arrays the program may overwrite and return, as for `rlx.jit`: state
             that is kept between calls. Files do not hold it. A graph or module takes none.
         target: The device; by default the configured one, else the preferred one that is available.
-        precision: The dtype of matrix products, convolutions and attention in f32 programs: "f32", "bf16" or "f16", the latter two
-            where the target is faster with them (`precision.policy` of the configuration); by default the configured one, else f32.
+        precision: The dtype of matrix products, convolutions and attention in f32 programs: "f32", or "bf16" or "f16" where the
+            target is faster with them. By default it is the configured one (`precision.policy`), else f32.
         config: A configuration: a table, a path, a `Configuration`, or nothing (the nearest file).
         host: The plugins to use; everything installed by default.
         outputs: The location of results: on the "host" or the "device"; by default on the device if an input lies there.

@@ -24,6 +24,7 @@ from rlx_core.runtime.compiled_function import compile_function
 from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.references import expect_default_host
 
+
 class Session:
     """A device to compile for; it fails at once if the device cannot be used.
 
