@@ -9,8 +9,8 @@ The category of an op (`Op.category`) determines its dtype:
 
 Every value keeps its declared dtype for its other readers, and inputs, parameters and results of the program keep theirs.
 
-Source: Micikevicius et al. 2018, "Mixed Precision Training", arXiv:1710.03740, section 3. The second rule is that of TensorFlow's
-graph pass `auto_mixed_precision`, and `F32_OPS` are those that PyTorch's `autocast` computes in f32.
+Source: Micikevicius et al. 2018, "Mixed Precision Training", arXiv:1710.03740, section 3. TensorFlow's graph pass
+`auto_mixed_precision` has the second rule, and PyTorch's `autocast` computes most of `F32_OPS` in f32.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import ClassVar, Final
 import numpy as np
 from attrs import Factory
 from attrs import field as attribute
-from attrs.validators import in_
+from attrs.validators import ge, in_
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import DType, dtype, f16, f32
@@ -32,6 +32,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.conversion import cast
+from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Reshape, Transpose
 from rlx_core.passes.engine.base import (
@@ -60,7 +61,7 @@ F32_OPS: Final = _ops(
     " reciprocal rsqrt erfinv digamma lgamma polygamma hypot cast scatter_add"
 )
 """Element-wise ops whose results have much larger relative errors than their operands, or overflow f16 where these do not; casts,
-which have a dtype of their own; and sums in memory."""
+which declare their dtype; and sums in memory."""
 
 FOLLOWING: Final = _ops("rope rope_backward fused_swiglu")
 """Ops of the category `compute` that multiply no matrices: they have the dtype of their operands."""
@@ -88,8 +89,10 @@ class MixedPrecision(Pass):
 
     Attributes:
         dtype: `bf16` or `f16`.
-        force: Whether operations are converted on targets that compute them faster in f32, too.
+        force: Whether operations are converted where they are faster in f32, too.
         keep: Ops that stay in f32: names, or patterns of names.
+        min_size: The smallest k and n of a product of matrices `[m, k]` and `[k, n]` that is converted, and the smallest m, if
+            the right one is not bound and has to be cast in every run: casts of small ones take as long as they save.
     """
 
     requires: ClassVar = frozenset({LOWERED})
@@ -98,6 +101,7 @@ class MixedPrecision(Pass):
     dtype: str = field(default="bf16", validator=in_(("bf16", "f16")))
     force: bool = False
     keep: tuple[str, ...] = ()
+    min_size: int = field(default=64, validator=ge(1))
 
     def run(self, graph: Graph, context: Context) -> Result:
         return each_graph(graph, lambda each: Narrowing(each, context, self).result)
@@ -167,8 +171,18 @@ class Narrowing:
             return f"no target is known to multiply {self.dtype} faster than f32"
         if self.dtype not in target.fast_products:
             return f"{target.name} multiplies f32 faster than {self.dtype}"
+        if self.is_small(node):
+            return "it is small"
         refusal = refusal_of(self.context, narrow)
         return None if refusal is None else refusal.reason
+
+    def is_small(self, node: Node) -> bool:
+        """Return whether a product of matrices has a size below the limit."""
+        if not isinstance(node.op, MatMul | FusedMatMulBiasAct):
+            return False
+        x, weight, *_ = node.present()
+        sizes = [*weight.shape[-2:], *(() if weight.node in self.bound else x.shape[-2:-1])]
+        return any(isinstance(size, int) and size < self.options.min_size for size in sizes)
 
     def is_kept(self, op: Op) -> bool:
         return any(fnmatchcase(op.name, word) or op.name == f"rlx.{word}" for word in self.options.keep)

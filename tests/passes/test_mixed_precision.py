@@ -327,9 +327,14 @@ def test_a_target_that_is_slower_keeps_f32_and_reports_it(policy: str) -> None:
 def test_a_target_with_fast_products_converts_what_it_has_kernels_for() -> None:
     _, backend, _ = find_target(default_host(), "cpu")
     target = evolve(backend.target_for({"cpu.tier": "numpy"}), fast_products=(bf16,))
-    before = program(product, **SQUARE)
+    before = program(product, params={"w": "f32[64, 64]"}, x="f32[1, 64]")
     after = MixedPrecision().run(before, Context(target))
     assert [entry.reason for entry in after.conversions] == [None]
+    for m, n, is_bound in ((1, 64, False), (64, 63, True)):  # a cast in every run, and few columns
+        types = {"x": f"f32[{m}, 64]", "w": f"f32[64, {n}]"}
+        params = {"w": types.pop("w")} if is_bound else {}
+        small = program(product, params=params, **types)
+        assert [e.reason for e in MixedPrecision().run(small, Context(target)).conversions] == ["it is small"]
     (kept,) = MixedPrecision(dtype="f16").run(before, Context(target)).conversions
     assert kept.reason == "cpu multiplies f32 faster than f16"
     decomposed = program(CATEGORIES["a convolution"][0], x="f32[2, 4, 8]", w="f32[4, 4, 2]")
