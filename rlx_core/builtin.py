@@ -122,6 +122,13 @@ def rlx_passes() -> list[PassSpec]:
             before=["rlx.fuse-weight-loads"],
         ),
         _pass(
+            "mixed-precision",
+            "MixedPrecision",
+            "Products, convolutions and attention compute in bf16 or f16.",
+            after=["rlx.fuse-softmax-cross-entropy"],
+            before=["rlx.legalize"],
+        ),
+        _pass(
             "legalize-broadcast", "LegalizeBroadcast", "Broadcasting is written out for targets that want equal shapes."
         ),
         _pass("recognise-softmax", "RecogniseSoftmax", "Exponentials over their sum are a softmax.", "exp"),

@@ -27,12 +27,12 @@ class ConfigError(RlxError, ValueError):
     prints the resolved configuration.
 
     >>> x = np.zeros(2, np.float32)
-    >>> rlx.jit(rlx.exp, config={"precison": {"policy": "always-f32"}})(x)
+    >>> rlx.jit(rlx.exp, config={"precison": {"policy": "f32"}})(x)
     Traceback (most recent call last):
         ...
     ConfigError: configuration: precison: unknown key
 
-    >>> rlx.jit(rlx.exp, config={"precision": {"policy": "always-f32"}})(x)
+    >>> rlx.jit(rlx.exp, config={"precision": {"policy": "f32"}})(x)
     Array([1., 1.], dtype=float32)
     """
 

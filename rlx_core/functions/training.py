@@ -15,6 +15,7 @@ from rlx_core.ops.arguments import flag
 from rlx_core.optim.transformation import Transformation, apply_updates, transformation
 from rlx_core.pipeline.backend import Outputs
 from rlx_core.pipeline.compile import Config
+from rlx_core.pipeline.set_up import with_precision
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.jit import Jitted
 from rlx_core.trees.flatten import expect_function, function_name
@@ -37,6 +38,7 @@ def train_step(
     has_aux: bool = False,
     donate: bool = True,
     target: str | None = None,
+    precision: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
@@ -53,12 +55,13 @@ def train_step(
             If it scales losses (`rlx.optim.dynamic_loss_scale`), so does the step; the returned loss is the unscaled one.
         has_aux: Whether the step returns `(params, state, (loss, aux))`.
         donate: Whether the arrays of `params` and `state` are overwritten and returned; the originals must not be used again.
-        target, config, host: As for `rlx.jit`.
+        target, precision, config, host: As for `rlx.jit`. Parameters and their updates stay in f32 whatever the precision.
         outputs: As for `rlx.jit`; with `donate` results stay on the device by default, so that later steps transfer only the
             batch.
 
     Raises:
-        ConfigError: The optimiser has no `init` and `update`, or an argument of the loss has the name of the state.
+        ConfigError: The optimiser has no `init` and `update`, an argument of the loss has the name of the state, or the precision
+            is not known.
 
     >>> step = train_step(lambda w, x: rlx.sum((w - x) ** 2), rlx.optim.sgd(0.25))
     >>> w, state, value = step(np.float32([1, 2]), rlx.optim.sgd(0.25).init(np.float32([1, 2])), np.float32([3, 4]))
@@ -69,6 +72,7 @@ def train_step(
     rule = transformation("train_step", optimiser)
     flag("train_step: has_aux", has_aux)
     donated = flag("train_step: donate", donate)
+    config = with_precision("train_step", config, precision, host)
 
     def scaled(params: Any, factor: Any, batch: Any, named: Any) -> tuple[Any, Any]:
         returned = loss(params, *batch, **named)

@@ -10,7 +10,7 @@ from attrs import field
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, f32, i32, u8
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bf16, f16, f32, f64, i32, u8
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, same_dim
@@ -29,7 +29,8 @@ from rlx_core.ops.validators import optional_dtype
 class FusedMatMulEpilogue(Op):
     """A region that reads a product as its first input: `region(x·w, others..)`.
 
-    The product of integers has sums of `acc_dtype`, which the region scales, and may round to codes again. With the transposed
+    The product of integers has sums of `acc_dtype`, which the region scales, and may round to codes again; the product of f16 or
+    bf16 may have sums of f32, which are then not rounded before the region reads them. With the transposed
     input as `x` and `others[0] - rate·product` as the region it is the update of a weight by its gradient.
 
     Shapes:
@@ -37,11 +38,11 @@ class FusedMatMulEpilogue(Op):
 
     Attributes:
         region: The epilogue; its dims are those of the product.
-        acc_dtype: A wider dtype for the sums of integers, as of `MatMul`; x and w are then integers.
+        acc_dtype: A wider dtype for the sums, as of `MatMul`; x and w are then integers, f16 or bf16.
 
     Raises:
         ShapeError: The product has other dims than the region.
-        DtypeError: The factors are not floats, or not integers if there is an `acc_dtype`.
+        DtypeError: The factors are not floats, or not integers, f16 or bf16 if there is an `acc_dtype`.
     """
 
     category: ClassVar = "compute"
@@ -57,7 +58,8 @@ class FusedMatMulEpilogue(Op):
         return (*promoted(x, w), *others)
 
     def infer(self, x: TensorType, w: TensorType, *others: TensorType) -> TensorType | tuple[TensorType, ...]:
-        expect_dtype("x", x, *((FLOATS, "float") if self.acc_dtype is None else (INTEGERS, "integer")))
+        is_plain = self.acc_dtype is None
+        expect_dtype("x", x, *((FLOATS, "float") if is_plain else ((*INTEGERS, f16, bf16), "integer, f16 or bf16")))
         product = self.product.infer(x, w)
         shape = self.region.shape
         if product.rank != len(shape) or not all(map(same_dim, product.shape, shape)):
@@ -104,9 +106,16 @@ class FusedMatMulEpilogue(Op):
             ),
         )  # fmt: skip
         yield Sample("u8[3, 4]", "u8[4, 5]", "f32[]", region=codes, acc_dtype=i32, low=0.0, high=9.0)
+        for d, narrow in (("f16", f16), ("bf16", bf16)):
+            added = ElementwiseRegion(
+                shape=(3, 5), access=(full, full), results=(0, 1),
+                steps=(RegionStep(add.op(), (0, 1)), RegionStep(Cast(narrow), (2,))),
+            )  # fmt: skip
+            yield Sample(f"{d}[3, 40]", f"{d}[40, 5]", "f32[3, 5]", region=added, acc_dtype=f32)
+            yield Sample(f"{d}[3, 4]", f"{d}[4, 5]", "f32[]", "f32[3, 5]", region=stepped, acc_dtype=f32)
         yield Rejected("i8[3, 4]", "i8[4, 5]", "f32[]", region=codes, error=DtypeError, says="x must be float")
         yield Rejected(
-            "f16[3, 4]", "f16[4, 5]", "f32[]", region=codes, acc_dtype=f32, error=DtypeError, says="x must be integer"
+            "f32[3, 4]", "f32[4, 5]", "f64[]", region=codes, acc_dtype=f64, error=DtypeError, says="x must be integer"
         )
         yield Rejected(
             "f32[2, 4]", "f32[4, 5]", "f32[5]", region=biased, error=ShapeError, says="f32[2, 5], and the region"

@@ -1,7 +1,7 @@
 """Loss scaling: multiply the loss by a large number, so that gradients in f16 do not vanish, and divide the gradients by it.
 
-The scale is a power of two, so scaling does not round. It is adapted during training: halved whenever a gradient overflows,
-whose step is skipped, and doubled after many steps without overflow.
+A scale that is a power of two does not round. A dynamic one is adapted during training: halved whenever a gradient overflows,
+whose step is skipped, and doubled after many steps without overflow. A static one is constant; such steps are skipped, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlx_core.optim.trees import chosen, each, next_count
 from rlx_core.optim.wrapping import all_finite
 from rlx_core.system.records import frozen
 
-__all__ = ["LossScaleState", "LossScaled", "dynamic_loss_scale"]
+__all__ = ["LossScaleState", "LossScaled", "dynamic_loss_scale", "static_loss_scale"]
 
 
 class LossScaleState(NamedTuple):
@@ -102,3 +102,22 @@ def dynamic_loss_scale(
     interval = whole("dynamic_loss_scale: growth_interval", growth_interval, least=1)
     part = transformation("dynamic_loss_scale", inner)
     return LossScaled(part, initial_scale, interval, factor, min_scale, max_scale)
+
+
+@checked_call
+def static_loss_scale(inner: Transformation, scale: float) -> LossScaled:
+    """`inner` for gradients of a loss that is multiplied by a constant scale.
+
+    A step whose gradients are not all finite changes neither parameters nor the state of `inner`; `skipped` of the state counts
+    such steps.
+
+    Raises:
+        ConfigError: The scale is not above 0, or not a finite f32.
+
+    Source:
+        Micikevicius et al. 2018, "Mixed Precision Training", arXiv:1710.03740, section 3.2.
+    """
+    if not 0 < scale <= float(np.finfo(np.float32).max):
+        raise ConfigError(f"static_loss_scale: scale must be above 0 and finite in f32, not {scale}")
+    part = transformation("static_loss_scale", inner)
+    return LossScaled(part, scale, 1, 2.0, scale, scale)

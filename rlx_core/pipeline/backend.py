@@ -108,8 +108,8 @@ class Target:
         adopt: Converts a row of another plugin for this target: to itself, another row, or `None` if it is unusable. Without it
             no such row is on the best of several tiers, which the target's own compiler generates.
         device: The device whose memory its programs work in; `None` is the host's.
-        fast_products: Dtypes of integers whose products, with sums in i32, take less time than those of f32 of the same sizes;
-            passes that narrow products convert only to these.
+        fast_products: Narrower dtypes whose products take less time than those of f32 of the same sizes: integers with sums in
+            i32, f16 and bf16 with sums in f32. Passes that narrow products convert only to these.
         element_functions: The functions of its code for element-wise ops, with which eager calls and constant folding compute the
             same bits as its programs; without them they use the NumPy references.
         allow_host: Ops, or patterns, that may run on the host if they have no kernel; set by the configuration.

@@ -155,10 +155,10 @@ def prepare_job(
     for domain in sorted(domains_of(graph)):
         host.activate_for(f"domain.{domain}")
     activate_pipeline(host, configuration)
-    if configuration.dispatch != DispatchConfig():
-        from rlx_core.pipeline.config.words import check_dispatch  # here, because few configurations name ops
+    if configuration.dispatch != DispatchConfig() or configuration.precision.keep:
+        from rlx_core.pipeline.config.words import check_words  # here, because few configurations name ops
 
-        check_dispatch(configuration, host, graph)
+        check_words(configuration, host, graph)
     name, backend, registry = find_target(host, configuration.target if target is None else target)
     with contained("backends", name, "describing the target"):
         described = backend.target_for(configuration.options)

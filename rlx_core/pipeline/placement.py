@@ -39,7 +39,7 @@ def with_included(lines: Sequence[Line], configuration: Configuration, registry:
         PassOrderError: No position satisfies the record.
     """
     result = list(lines)
-    entries = [(f"include[{i}]", entry) for i, entry in enumerate(configuration.include)]
+    entries = configuration.included.items()
     added: dict[str, tuple[str, Entry]] = {}
     for where, entry in entries:
         name = full_name(split_entry(entry, where)[0])

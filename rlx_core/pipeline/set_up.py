@@ -13,12 +13,13 @@ from typing import Any, TypeAlias
 from rlx_core.contributions.records import option_variables
 from rlx_core.errors import ConfigError, nearest
 from rlx_core.pipeline.config.reading import read_sources
-from rlx_core.pipeline.config.records import STAGES, Configuration, PluginConfig, split_entry
+from rlx_core.pipeline.config.records import PRECISIONS, STAGES, Configuration, PluginConfig, split_entry
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
 from rlx_core.plugins.conditions import TARGET
 from rlx_core.plugins.host import enabled_by
 from rlx_core.plugins.registry import Registry
 from rlx_core.system.budget import CountedWork, current_work, working
+from rlx_core.system.records import evolve
 
 CORE = "rlx"
 """The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
@@ -47,6 +48,32 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
     plugins = host or host_for(sources.plugins())
     options = activate_options(plugins, sources.option_names()).options
     return plugins, sources.configuration(os.environ, options)
+
+
+def with_precision(caller: str, config: Config, precision: str | None, host: PluginHost | None = None) -> Config:
+    """Return a configuration with another `precision.policy`; itself if `precision` is `None`.
+
+    Args:
+        caller: The function that takes the precision, for the message.
+
+    Raises:
+        ConfigError: The precision is not known, or see `set_up`.
+    """
+    if precision is None:
+        return config
+    if precision not in PRECISIONS:
+        raise ConfigError(
+            f"{caller}: precision {precision!r} is none of {', '.join(PRECISIONS)}", hint=nearest(precision, PRECISIONS)
+        )
+    if config is None or isinstance(config, Mapping):
+        table = dict(config or {})
+        settings = table.get("precision", {})
+        if isinstance(settings, Mapping):  # reading the configuration reports anything else
+            table["precision"] = {**settings, "policy": precision}
+            table.pop("precision.policy", None)
+        return table
+    _, configuration = set_up(config, host)
+    return evolve(configuration, precision=evolve(configuration.precision, policy=precision))
 
 
 @contextmanager
@@ -133,14 +160,14 @@ def entries_of(configuration: Configuration, registry: Registry) -> list[Any]:
     """Return the entries of the configured pipeline, none of them checked yet; resolving it reports the errors."""
     custom = configuration.pipeline.get(configuration.use)
     if custom is not None:
-        return [*custom.forward, *custom.hir, *custom.mir, *custom.lir, *configuration.include]
+        return [*custom.forward, *custom.hir, *custom.mir, *custom.lir, *configuration.included.values()]
     spec = registry.pipelines.get(full_name(configuration.use))
     if spec is None:
         return []
     lists = (spec.config.get(stage, ()) for stage in STAGES)
     return [
         *(entry for listed in lists if isinstance(listed, list | tuple) for entry in listed),
-        *configuration.include,
+        *configuration.included.values(),
     ]
 
 

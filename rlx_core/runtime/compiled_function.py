@@ -19,6 +19,7 @@ from rlx_core.pipeline.backend import Outputs
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import CompilationReport
+from rlx_core.pipeline.set_up import with_precision
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.donations import donations_of
@@ -158,6 +159,7 @@ def compile_function(
     *specs: TensorType,
     donate: str | Sequence[str] = (),
     target: str | None = None,
+    precision: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
@@ -171,6 +173,7 @@ def compile_function(
     *specs: TensorType,
     donate: str | Sequence[str] = (),
     target: str | None = None,
+    precision: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
@@ -181,6 +184,7 @@ def compile_function(
     /,
     *,
     target: str | None = None,
+    precision: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
@@ -192,6 +196,7 @@ def compile_function(
     *args: Any,
     donate: str | Sequence[str] = (),
     target: str | None = None,
+    precision: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
@@ -207,6 +212,7 @@ def compile_function(
     *args: Any,
     donate: str | Sequence[str] = (),
     target: str | None = None,
+    precision: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
@@ -222,15 +228,18 @@ def compile_function(
         donate: Names of inputs, or of leaves of them, whose arrays the program may overwrite and return, as for `rlx.jit`: state
             that is kept between calls. Files do not hold it. A graph or module takes none.
         target: The device; by default the configured one, else the preferred one that is available.
+        precision: The dtype of matrix products, convolutions and attention in f32 programs: "f32", or "bf16" or "f16" where the
+            target is faster with them. By default it is the configured one (`precision.policy`), else f32.
         config: A configuration: a table, a path, a `Configuration`, or nothing (the nearest file).
         host: The plugins to use; everything installed by default.
         outputs: The location of results: on the "host" or the "device"; by default on the device if an input lies there.
 
     Raises:
-        ConfigError: One argument mixes arrays and specs; or a graph is given names to donate.
+        ConfigError: One argument mixes arrays and specs; a graph is given names to donate; or the precision is not known.
         UnknownNameError: No input has a name that is donated.
     """
     donated = names("compile: donate", donate, 'donate="params"')
+    config = with_precision("compile", config, precision, host)
     if isinstance(function, Graph | Module):
         if donated:
             raise ConfigError(

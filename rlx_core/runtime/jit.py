@@ -22,6 +22,7 @@ from rlx_core.pipeline.backend import Outputs
 from rlx_core.pipeline.compile import Config, compile_graph, set_up
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import CompilationReport
+from rlx_core.pipeline.set_up import with_precision
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
@@ -269,6 +270,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     target: str | None = None,
+    precision: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
@@ -280,6 +282,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     target: str | None = None,
+    precision: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
@@ -293,6 +296,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     target: str | None = None,
+    precision: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
@@ -310,16 +314,17 @@ def jit(
             An array that cannot be overwritten, because it is read-only, strided or passed twice, is copied instead.
         static_argnums, static_argnames: Parameters whose arguments are constants of the program: any value that is
             hashable. Equal arguments of one type share a compiled variant.
-        target, config, host, outputs: See `rlx.compile`.
+        target, precision, config, host, outputs: See `rlx.compile`.
 
     Raises:
         UnknownNameError, AxisError: There is no such parameter.
+        ConfigError: The precision is not known.
 
     >>> double = jit(lambda x: x + x)
     >>> double(np.float32([1, 2]))
     Array([2., 4.], dtype=float32)
     """
-    options = {"target": target, "config": config, "host": host}
+    options = {"target": target, "config": with_precision("jit", config, precision, host), "host": host}
     again = functools.partial(
         jit, donate=donate, static_argnums=static_argnums, static_argnames=static_argnames, outputs=outputs, **options
     )

@@ -17,13 +17,12 @@ from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
+from rlx_core.pipeline.set_up import set_up, with_precision
 from rlx_core.pipeline.targets import find_target, numbered
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.runtime.compiled_function import compile_function
 from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.references import expect_default_host
-
-PRECISIONS = {"f32": "always-f32"}
 
 
 class Session:
@@ -31,7 +30,7 @@ class Session:
 
     Args:
         device: The target's name; the preferred one that is available by default.
-        precision: The compute precision of float32 programs: "f32".
+        precision: As for `rlx.compile`; that of the configuration by default.
         config: Overrides of the configuration, as a table.
         host: The plugins to use.
 
@@ -45,17 +44,14 @@ class Session:
         self,
         device: str | None = None,
         *,
-        precision: str = "f32",
+        precision: str | None = None,
         config: Mapping[str, Any] | None = None,
         host: PluginHost | None = None,
     ) -> None:
-        if precision not in PRECISIONS:
-            raise ConfigError(f"session: precision {precision!r} is none of {', '.join(PRECISIONS)}")
         self._host = host or default_host()
-        self._given = dict(config or {})
-        self._config = {**(config or {}), "precision.policy": PRECISIONS[precision]}
+        self._config = with_precision("session", dict(config or {}), precision, self._host)
         self.device, self._backend, _ = find_target(self._host, device)
-        self.precision = precision
+        self.precision = precision or set_up(self._config, self._host)[1].precision.policy
 
     def compile(
         self,
@@ -103,7 +99,7 @@ class Session:
 
     def __reduce__(self) -> tuple[Any, ...]:
         expect_default_host(repr(self), self._host)
-        return functools.partial(Session, self.device, precision=self.precision, config=self._given), ()
+        return functools.partial(Session, self.device, config=self._config), ()
 
     def __copy__(self) -> Session:
         return self

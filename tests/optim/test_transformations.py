@@ -191,6 +191,17 @@ def test_a_scale_grows_after_good_steps_and_shrinks_after_bad_ones() -> None:
     assert (state.skipped, state.good_steps) == (3, 1)
 
 
+def test_a_static_scale_stays_and_skips_bad_steps() -> None:
+    whole = optim.static_loss_scale(optim.sgd(1.0), 8.0)
+    update, state = rlx.jit(whole.update), whole.init(X)
+    for is_good in (True, False, True):
+        grads = X * whole.loss_scale(state) if is_good else np.float32([np.inf, 1])
+        found, state = update(grads, state)
+        assert state.scale == 8
+        np.testing.assert_array_equal(found, -X if is_good else 0 * X)
+    assert state.skipped == 1
+
+
 # ------------------------------------------------------------------------------------------- mistakes
 
 
@@ -236,6 +247,11 @@ MISTAKES: dict[str, tuple[Any, type[RlxError], str]] = {
         lambda: optim.dynamic_loss_scale(optim.sgd(0.1), initial_scale=0.5),
         ConfigError,
         "must be above 0 and in this order",
+    ),
+    "a static scale of 0": (
+        lambda: optim.static_loss_scale(optim.sgd(0.1), 0.0),
+        ConfigError,
+        "must be above 0 and finite in f32, not 0.0",
     ),
     "a factor of 1": (lambda: optim.dynamic_loss_scale(optim.sgd(0.1), factor=1.0), ConfigError, "must be above 1"),
     "a decay rate of adafactor": (lambda: optim.adafactor(decay_rate=2.0), ConfigError, "decay_rate must be above 0"),

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from attrs import evolve
 
-from rlx_core.ir.dtypes import FLOATS, i32
+from rlx_core.ir.dtypes import FLOATS, f32, i32
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ops.arithmetic import add
@@ -84,14 +84,17 @@ def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple
 
 def is_product(node: Node) -> bool:
     """Return whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside, or
-    one of integers with sums in i32."""
+    one of integers with sums in i32, or of f16 or bf16 with sums in f32."""
     if isinstance(node.op, FoldedMatMul | FusedMatMulPrologue):
         return node.op.region is None
     if isinstance(node.op, FusedMatMulBiasAct):
         return node.op.activation is None or may_be_step(node.op.activation)
     if not isinstance(node.op, MatMul):
         return False
-    return node.type.dtype in FLOATS if node.op.acc_dtype is None else node.op.acc_dtype is i32
+    if node.op.acc_dtype is None:
+        return node.type.dtype in FLOATS
+    x, _ = node.present()
+    return node.op.acc_dtype is (f32 if x.dtype.is_narrow else i32)
 
 
 def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Value, ...]) -> Group:

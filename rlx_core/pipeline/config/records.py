@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import attrs
 from attrs import Factory, field
@@ -134,11 +134,25 @@ class DispatchConfig:
     rounds: int = field(default=16, validator=ge(1))
 
 
+Precision = Literal["f32", "bf16", "f16"]
+"""The dtype of matrix products, convolutions and attention in f32 programs."""
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
 @frozen
 class PrecisionConfig:
-    """The compute precision of float32 programs; one policy is supported so far, and others are refused rather than ignored."""
+    """The compute precision of f32 programs: the options of the pass `mixed-precision`, which runs unless the policy is `f32`.
 
-    policy: Literal["always-f32"] = field(default="always-f32", validator=in_(("always-f32",)))
+    Attributes:
+        policy: The dtype of matrix products, convolutions and attention.
+        force: Whether these are in that dtype on targets that compute them faster in f32, too.
+        keep: Ops that stay in f32: names, or patterns of names.
+    """
+
+    policy: Precision = field(default="f32", validator=in_(PRECISIONS))
+    force: bool = False
+    keep: tuple[str, ...] = ()
 
 
 @frozen
@@ -255,6 +269,15 @@ class Configuration(Plain):
     verify: bool = True
     origins: Mapping[str, str] = field(default=EMPTY, converter=freeze, eq=False, repr=False)
     unknown_settings: tuple[UnknownSetting, ...] = field(default=(), eq=False)
+
+    @property
+    def included(self) -> dict[str, Entry]:
+        """The passes that run as well, by the key path that includes each: those of `include`, and that of the precision."""
+        result = {f"include[{i}]": entry for i, entry in enumerate(self.include)}
+        if self.precision.policy != "f32":
+            options = {"dtype": self.precision.policy, "force": self.precision.force, "keep": self.precision.keep}
+            result["precision.policy"] = {"mixed-precision": options}
+        return result
 
     def origin_of(self, key: str) -> str:
         """Return the source of a key, or of the nearest table around it; "the default" if it was not set."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from operator import attrgetter
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.graph import Graph, ops_inside
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.plugins import PluginHost
 
-KEYS = ("force_common", "force_native", "allow_host")
+KEYS = ("dispatch.force_common", "dispatch.force_native", "dispatch.allow_host", "precision.keep")
 
 
-def check_dispatch(configuration: Configuration, host: PluginHost, graph: Graph) -> None:
-    """Require that every op that the dispatch policy names exists.
+def check_words(configuration: Configuration, host: PluginHost, graph: Graph) -> None:
+    """Require that every op that the configuration names exists.
 
     Raises:
         ConfigError: One does not.
@@ -39,10 +40,10 @@ def check_dispatch(configuration: Configuration, host: PluginHost, graph: Graph)
 
 def words_of(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Each word with the key that it is under."""
-    for name in KEYS:
-        words: tuple[str, ...] = getattr(configuration.dispatch, name)
+    for key in KEYS:
+        words: tuple[str, ...] = attrgetter(key)(configuration)
         for word in words:
-            yield f"dispatch.{name.replace('_', '-')}", word
+            yield key.replace("_", "-"), word
 
 
 def means_an_op(word: str, known: Iterable[str], host: PluginHost) -> bool:

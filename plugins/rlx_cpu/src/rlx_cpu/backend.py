@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact
-from rlx_core.ir.dtypes import DType, i8, i16, u8
+from rlx_core.ir.dtypes import DType, bf16, i8, i16, u8
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
@@ -88,6 +88,14 @@ def element_functions(options: Mapping[str, Any]) -> ElementFunctions | None:
     return found
 
 
+def fast_products(options: Mapping[str, Any]) -> tuple[DType, ...]:
+    """Return the dtypes that native code multiplies faster than f32: integers, and bf16 where an instruction multiplies pairs."""
+    isa = tier.isa_of(options)
+    if isa is None:
+        return ()
+    return (i8, u8, i16, bf16) if isa.multiplies_bf16 else (i8, u8, i16)
+
+
 class CpuBackend(Backend):
     """This machine's processor: native code where llvmlite is installed, NumPy for the rest."""
 
@@ -108,7 +116,7 @@ class CpuBackend(Backend):
             tiers=tier.tiers(options),
             element_functions=element_functions(options),
             adopt=partial(adopt, is_native=tier.is_native(options)),
-            fast_products=(i8, u8, i16) if tier.is_native(options) else (),
+            fast_products=fast_products(options),
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:

@@ -17,7 +17,7 @@ from rlx_core.emit.backend import adopted
 from rlx_core.emit.emitters import Language
 from rlx_core.emit.table import LIBRARY, DeviceTable
 from rlx_core.errors import ConfigError
-from rlx_core.ir.dtypes import f32
+from rlx_core.ir.dtypes import bf16, f16, f32
 from rlx_core.pipeline.backend import Level, Target
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable, emitter_of
 from rlx_cuda import library, nvrtc
@@ -133,6 +133,8 @@ class CudaBackend(GpuBackend):
 
     def target_for(self, options: Mapping[str, Any]) -> Target:
         target, products = super().target_for(options), str(options.get("cuda.products", "generated"))
+        if nvrtc.AMPERE in self.device(options).facts.features:
+            target = evolve(target, fast_products=(f16, bf16))  # matrix units; f32 products are exact, without them
         tf32, wgmma = (bool(options.get(f"cuda.{name}", False)) for name in ("tf32", "wgmma"))
         device = self.device(options)
         has_library = library.FEATURE in device.facts.features

@@ -91,6 +91,9 @@ def refusal(node: Node) -> str | None:
     epilogue = epilogue_of(node)
     if isinstance(epilogue, str):
         return epilogue
+    product = node.op.steps[0].op if isinstance(node.op, FusedLoop) else node.op
+    if isinstance(product, FusedMatMulEpilogue) and product.acc_dtype is not None:
+        return "sums of the factors' dtype"
     factor, result = node.operand_types[0], node.types[0].dtype
     assert factor is not None, "a product has two operands"
     if result is not factor.dtype and result is not f32:

@@ -15,7 +15,7 @@ from rlx_core.codegen.places import Layout, Place
 from rlx_core.emit.emitters import Emitted
 from rlx_core.emit.movement import buffers_of
 from rlx_core.emit.table import DeviceTable
-from rlx_core.ir.dtypes import FLOATS, INTEGERS
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -50,7 +50,7 @@ def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Conditio
     def lacking_after(node: Node) -> str | None:
         op, types = node.op, node.operand_types
         assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
-        product = product_type(types)
+        product = product_type(types, op.acc_dtype)
         reason = language.refusal(op.region, (product, *types[2:])) or language.lacking(product.dtype.accumulator)
         return reason or too_large(node)
 
@@ -81,7 +81,9 @@ def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Conditio
         """Return the code of the product with its epilogue, which is computed on the sums before they are stored."""
         op = node.op
         assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
-        return language.product(tiled(layout, followed(op.region, product_type(node.operand_types), layout)))
+        return language.product(
+            tiled(layout, followed(op.region, product_type(node.operand_types, op.acc_dtype), layout))
+        )
 
     if also:
         return  # the conditions of other rows are on factors that are both in memory
@@ -107,11 +109,11 @@ def warpgroup_product_rows(table: DeviceTable, language: GpuLanguage) -> None:
     product_rows(table, language, (pays,), "_wgmma")
 
 
-def product_type(types: Sequence[TensorType | None]) -> TensorType:
-    """The type of the product of the first two operands."""
+def product_type(types: Sequence[TensorType | None], acc_dtype: DType | None = None) -> TensorType:
+    """The type of the product of the first two operands, of floats with sums of a dtype."""
     x, w = types[:2]
     assert x is not None and w is not None, "a product has two operands"  # noqa: PT018
-    return MatMul().infer(x, w)
+    return MatMul(acc_dtype=acc_dtype if x.dtype.is_float else None).infer(x, w)
 
 
 def plain(layout: Layout) -> tuple[Kernel, int]:

@@ -13,7 +13,7 @@ from typing import Final
 from rlx_core.codegen.epilogue import Pointwise, reason_against, region_function
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.product import is_uneven, sizes_of
-from rlx_core.ir.dtypes import bf16, bool_, f16, f32, i8, i16, i32, u8, u16
+from rlx_core.ir.dtypes import DType, bf16, bool_, f16, f32, i8, i16, i32, u8, u16
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
@@ -46,6 +46,8 @@ OTHERS = tuple(range(2, 18))
 @lru_cache(maxsize=256)
 def reason_of(op: FusedMatMulEpilogue | FoldedMatMul, operands: tuple[TensorType, ...]) -> str | None:
     """Kept, because it is asked about every node of a long program."""
+    if isinstance(op, FusedMatMulEpilogue) and op.acc_dtype is not None:
+        return f"sums of the factors' dtype, not {op.acc_dtype}"
     return None if op.region is None else reason_against(NATIVE, op.region, operands)
 
 
@@ -109,20 +111,45 @@ SCALED: Final = (f32, f16, bf16, bool_, i32)
 SCALED_RESULTS: Final = (f32, f16, bf16, i32, i16, u16, i8, u8)
 """Dtypes of its results."""
 
+FLOATS_READ: Final = (f32, f16, bf16, bool_)
+"""Dtypes of the operands of a region of f32 sums of narrower floats; its results are the floats of these."""
+
 
 @lru_cache(maxsize=256)
 def reason_of_integers(op: FusedMatMulEpilogue, operands: tuple[TensorType, ...]) -> str | None:
     """Return why a product of integers with its region is not one kernel, as "needs …" would continue; `None` if it is."""
-    x, _, *others = operands
+    x = operands[0]
     if op.acc_dtype is not i32 or x.dtype not in PAIRED_INTEGERS:
         return f"factors of i8, u8 or i16 with sums in i32, not {x.dtype} with sums in {op.acc_dtype}"
-    sums = x.with_dtype(i32)
+    return reason_of_wide_sums(op, operands, SCALED, SCALED_RESULTS)
+
+
+@lru_cache(maxsize=256)
+def reason_of_narrow_floats(op: FusedMatMulEpilogue, operands: tuple[TensorType, ...]) -> str | None:
+    """Return the same for a product of f16 or bf16 whose sums are not rounded."""
+    x = operands[0]
+    if op.acc_dtype is not f32 or not x.dtype.is_narrow:
+        return f"factors of f16 or bf16 with sums in f32, not {x.dtype} with sums in {op.acc_dtype}"
+    return reason_of_wide_sums(op, operands, FLOATS_READ, FLOATS_READ[:3])
+
+
+def reason_of_wide_sums(
+    op: FusedMatMulEpilogue, operands: tuple[TensorType, ...], read: Sequence[DType], written: Sequence[DType]
+) -> str | None:
+    """Return why the region of a product is not computed on sums of `op.acc_dtype`; `None` if it is.
+
+    Args:
+        read, written: Dtypes of its other operands, and of its results.
+    """
+    assert op.acc_dtype is not None, "the sums have a dtype"
+    x, _, *others = operands
+    sums = x.with_dtype(op.acc_dtype)
     results = op.region.types(sums.with_shape(op.region.shape), *others)[1 + len(others) :]
-    if any(results[r].dtype not in SCALED_RESULTS for r in op.region.results):
-        return f"results that are one of {' '.join(map(str, SCALED_RESULTS))}"
-    odd = sorted({t.dtype.name for t in others if t.dtype not in SCALED})
+    if any(results[r].dtype not in written for r in op.region.results):
+        return f"results that are one of {' '.join(map(str, written))}"
+    odd = sorted({t.dtype.name for t in others if t.dtype not in read})
     if odd:
-        return f"operands that are one of {' '.join(map(str, SCALED))}, not {' '.join(odd)}"
+        return f"operands that are one of {' '.join(map(str, read))}, not {' '.join(odd)}"
     return None if region_function(NATIVE, op.region, [sums, sums, *others]) is not None else "steps with vector code"
 
 
@@ -131,11 +158,23 @@ def reason_at_integers(node: Node) -> str | None:
     return reason_of_integers(op_of(node, FusedMatMulEpilogue), tuple(v.type for v in node.present()))
 
 
+def reason_at_narrow_floats(node: Node) -> str | None:
+    """Return why a node is no native product of narrow floats with f32 sums and an epilogue; `None` if it is one."""
+    return reason_of_narrow_floats(op_of(node, FusedMatMulEpilogue), tuple(v.type for v in node.present()))
+
+
 is_integer_product = Condition(
     "integers in pairs, and a region whose steps have vector code",
     lambda node: reason_at_integers(node) is None,
     reason_at_integers,
     is_settled=lambda node: True,  # a region of single elements has the same steps for all sizes
+)
+
+is_narrow_product = Condition(
+    "f16 or bf16 with sums in f32, and a region whose steps have vector code",
+    lambda node: reason_at_narrow_floats(node) is None,
+    reason_at_narrow_floats,
+    is_settled=lambda node: True,
 )
 
 
@@ -152,6 +191,20 @@ def integer_matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: 
     """Register tiles over packed panels of pairs, the region on the sums."""
     epilogue = region_after(node, layout, prefetched_nbytes=isa.machine.l2_nbytes)
     return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
+
+
+@native.register(
+    FusedMatMulEpilogue,
+    dtypes=FLOATS_READ,
+    when=is_narrow_product,
+    in_place=OTHERS,
+    is_each_in_place=True,
+    writes_strides=True,
+    sized=sized_product(region_after, tensors_of, keeps_result=True),
+)
+def narrow_matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels of f16 or bf16, the region on the sums in f32."""
+    return matmul_epilogue(module, node, layout, isa, name)
 
 
 def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
