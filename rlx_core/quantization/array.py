@@ -11,6 +11,7 @@ from attrs import field
 
 from rlx_core.errors import DtypeError, Fact, ShapeError
 from rlx_core.hints.keywords import checked_call
+from rlx_core.ir.protocols import EncodedArray
 from rlx_core.ir.schemes import Scheme
 from rlx_core.ops.array_shapes import reshape
 from rlx_core.plugins import default_host
@@ -26,7 +27,7 @@ def read_only(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @frozen(eq=False)
-class QuantizedArray:
+class QuantizedArray(EncodedArray):
     """An array of f32 values that is stored as the fields of a scheme. It is a pytree: its leaves are the fields.
 
     A product or a lookup of rows in a compiled program computes the values where it reads them, so that nothing of the size of

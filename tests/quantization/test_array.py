@@ -39,6 +39,29 @@ def test_a_product_reads_the_fields(scheme: type[Scheme]) -> None:
     assert expanded.report.prepared_nbytes >= VALUES.nbytes
 
 
+EXPERTS = VALUES.reshape(4, ROWS // 4, LENGTH)
+INDEX = np.int32([3, 0, 0, 2])
+
+
+@pytest.mark.medium
+@pytest.mark.every_case
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
+def test_a_grouped_product_reads_the_fields(scheme: type[Scheme]) -> None:
+    pytest.importorskip("rlx_cpu", reason="the CPU has the kernels: rlx-cpu is not installed")
+    params = {"w": quantize(EXPERTS, scheme.name)}
+
+    def f(params: dict[str, QuantizedArray], x: rlx.Value, idx: rlx.Value) -> rlx.Value:
+        return rlx.grouped_matmul(x, params["w"], idx, is_transposed=True)
+
+    packed = rlx.compile(f, params, rlx.spec(f"f32[n, {LENGTH}]"), rlx.spec("i32[n]"))
+    weights = np.asarray(params["w"].dequantize())
+    expected = np.stack([x @ weights[e].T for x, e in zip(X, INDEX, strict=True)])
+    np.testing.assert_allclose(packed(X, INDEX), expected, rtol=1e-4, atol=1e-3)
+    assert [step.node.op.name for step in packed.executable.lir.steps] == ["rlx.fused_grouped_matmul"]
+    assert packed.report.prepared_nbytes == STORED.get(scheme.name, 0)
+    assert packed.report.expansions == ()
+
+
 @pytest.mark.parametrize("name", ["int4", "q4_k", "nvfp4"])
 def test_a_lookup_reads_the_fields(name: str) -> None:
     pytest.importorskip("rlx_cpu", reason="the CPU has the kernels: rlx-cpu is not installed")
@@ -56,6 +79,46 @@ def test_it_is_a_pytree_of_its_fields() -> None:
     assert repr(array) == "QuantizedArray([96, 512], q4_0, block=32)"
     found = rlx.jit(lambda w, x: x @ w.dequantize().T)(array, X)
     np.testing.assert_allclose(found, X @ np.asarray(array.dequantize()).T, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_a_grouped_product_reach_scales_and_activations_and_no_codes() -> None:
+    """Compared with the gradient of the products of the decoded weights, expert by expert."""
+    array = quantize(EXPERTS[:, :8, :64], "int8")
+    x, scale = X[:, :64], array.fields["scale"]
+
+    def of(fields: dict[str, rlx.Value]) -> QuantizedArray:
+        return QuantizedArray({**array.fields, **fields}, array.scheme)
+
+    def loss(scale: rlx.Value, x: rlx.Value) -> rlx.Value:
+        return rlx.sum(rlx.tanh(rlx.grouped_matmul(x, of({"scale": scale}), INDEX, is_transposed=True)))
+
+    def separate(scale: rlx.Value, x: rlx.Value) -> rlx.Value:
+        w = of({"scale": scale}).dequantize()
+        return rlx.sum(rlx.stack([rlx.sum(rlx.tanh(x[i] @ w[int(e)].T)) for i, e in enumerate(INDEX)]))
+
+    for found, expected in zip(
+        rlx.grad(loss, argnums=(0, 1))(scale, x), rlx.grad(separate, argnums=(0, 1))(scale, x), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert not np.asarray(rlx.grad(loss)(scale, x))[1].any(), "no row has this expert"
+    with pytest.raises(RlxError, match="i8"):
+        rlx.grad(lambda codes: rlx.sum(rlx.grouped_matmul(x, of({"codes": codes}), INDEX, is_transposed=True)))(
+            array.fields["codes"]
+        )
+
+
+def test_tangents_and_batches_of_a_grouped_product() -> None:
+    array = quantize(EXPERTS[:, :8, :64], "q8_0")
+    x, dx = X[:, :64], X[:, 64:128]
+
+    def f(x: rlx.Value, idx: rlx.Value = INDEX) -> rlx.Value:
+        return rlx.grouped_matmul(x, array, idx, is_transposed=True)
+
+    y, dy = rlx.jvp(f, (x,), (dx,))
+    np.testing.assert_allclose(y, f(x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(dy, f(dx), rtol=1e-5, atol=1e-5)
+    many = rlx.vmap(f)(np.stack([x, dx]), np.stack([INDEX, INDEX[::-1]]))
+    np.testing.assert_allclose(many, np.stack([f(x), f(dx, INDEX[::-1])]), rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_reach_scales_and_activations_and_no_codes() -> None:
