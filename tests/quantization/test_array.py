@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.errors import RlxError
+from rlx_core.errors import DtypeError, RlxError, ShapeError
 from rlx_core.ir.schemes import Scheme
 from rlx_core.quantization import QuantizedArray, quantize
 from rlx_core.quantization.standard import SCHEMES
@@ -70,6 +73,30 @@ def test_a_lookup_reads_the_fields(name: str) -> None:
     found = lookup(np.int32([5, 0, 95, 5]))
     assert np.array_equal(found, np.asarray(params["table"].dequantize())[[5, 0, 95, 5]])
     assert lookup.report.prepared_nbytes == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"scale": None}, "rlx.int8: the field `scale` is missing"),
+        ({"codes": None}, "rlx.int8: the field `codes` is missing"),
+        ({"zero": np.zeros((4, 2), np.float32)}, "`zero` is no field of the scheme"),
+        ({"scale": np.ones((4, 1), np.float32)}, r"the field `scale` is \[4, 1\], and must be \[4, 2\]"),
+        ({"scale": np.ones(2, np.float32)}, r"the field `scale` is \[2\], and must be \[4, 2\]"),
+        ({"codes": np.ones((4, 3, 32), np.int8)}, r"the field `scale` is \[4, 2\], and must be \[4, 3\]"),
+    ],
+)
+def test_fields_that_are_missing_or_misshapen_are_named(change: dict[str, np.ndarray | None], says: str) -> None:
+    array = quantize(VALUES[:4, :64], "int8")
+    fields = {name: each for name, each in {**array.fields, **change}.items() if each is not None}
+    with pytest.raises(ShapeError, match=says):
+        QuantizedArray(fields, array.scheme).dequantize()
+
+
+@pytest.mark.parametrize("transform", [rlx.grad, lambda f: lambda x: rlx.jvp(f, (x,), (x,))], ids=["grad", "jvp"])
+def test_codes_as_differentiable_inputs_are_named(transform: Callable[..., Any]) -> None:
+    with pytest.raises(DtypeError, match=r"argument \w*\.codes is i8, and only floating-point arrays have derivatives"):
+        transform(lambda w: rlx.sum(w.dequantize()))(quantize(VALUES[:4, :64], "int8"))
 
 
 def test_it_is_a_pytree_of_its_fields() -> None:
