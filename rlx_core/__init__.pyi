@@ -105,6 +105,7 @@ from rlx_core.ops.numeric.without_nan import (
     nanargmax as nanargmax, nanargmin as nanargmin, nanmax as nanmax, nanmean as nanmean, nanmin as nanmin,
     nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar
 )
+from rlx_core.ops.products import grouped_matmul as grouped_matmul
 from rlx_core.runtime.compiled_function import compile as compile
 from rlx_core.runtime.devices import device_put as device_put, devices as devices
 from rlx_core.runtime.jit import jit as jit
@@ -274,15 +275,6 @@ def greater(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 
 def greater_equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a >= b."""
-
-def grouped_matmul(x: ArrayLike, w: ArrayLike, idx: ArrayLike, *, name: str | None = None) -> Array:
-    """Each row times the weight of its expert: `y[i] = x[i] · w[idx[i]]`.
-
-    Shapes:
-        x: [m, k]    w: [e, k, n]    idx: int[m]    ->    y: [m, n]
-
-    Raises:
-        IndexRangeError (at run time): An expert is outside `0..e-1`."""
 
 def hard_sigmoid(x: ArrayLike, *, name: str | None = None) -> Array:
     """(x + 3)/6 held between 0 and 1."""

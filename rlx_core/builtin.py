@@ -193,7 +193,7 @@ def rlx_passes() -> list[PassSpec]:
             "fuse-weight-loads",
             "FuseWeightLoads",
             "Products and gathers with the computation of their weights from narrower data.",
-            "gather matmul",
+            "gather matmul grouped_matmul",
         ),
         _pass(
             "fuse-matmul-epilogue", "FuseMatMulEpilogue", "A product and the element-wise region after it.", PRODUCTS

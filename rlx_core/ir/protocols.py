@@ -1,4 +1,5 @@
-"""Base classes for protocols of Python: pickles and copies of values, and their representations in notebooks.
+"""Base classes for protocols: of Python for pickles and copies of values and their representations in notebooks, and of arrays
+in another form.
 
 A pickle of a graph holds the bytes of a `.rlx` file and the name of one public function that reads them, so unpickling
 validates as much as loading does. Types and sizes are pickled as their text, as in files. Pages and pictures are declared here,
@@ -7,6 +8,7 @@ and drawn by a layer on which this one does not depend.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
@@ -23,6 +25,16 @@ PAGES: Final[Registered[type, Callable[[Any], str]]] = Registered(_DRAWN_BY)
 
 PICTURES: Final[Registered[type, Callable[[Any], str]]] = Registered(_DRAWN_BY)
 """Class → its picture, as SVG."""
+
+
+class EncodedArray(ABC):
+    """An array in another form, such as codes and scales, of which an op may be called with the values."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def dequantize(self) -> Any:
+        """Return the values."""
 
 
 class Travels:

@@ -49,6 +49,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "floating": "copy_sign next_on_grid next_after bitcast",
     "fourier.fourier": "fft real_fft inverse_real_fft",
     "fused": "fused_matmul_bias_act fused_residual_ln fused_residual_rms_norm fused_swiglu",
+    "fused_grouped_matmul": "fused_grouped_matmul",
     "fused_loop": "fused_loop",
     "fused_matmul_epilogue": "fused_matmul_epilogue",
     "fused_matmul_prologue": "fused_matmul_prologue",

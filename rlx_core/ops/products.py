@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.protocols import EncodedArray
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
+from rlx_core.ops.array_shapes import matrix_transpose
 from rlx_core.ops.conversion import as_dtype, bilinear_jvp
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
@@ -20,6 +23,9 @@ from rlx_core.ops.linalg import adjoint, mat_mul, merge_leading, product_dtype
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import all_batched, reshape
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
 
 
 @define_op(name="lora_matmul")
@@ -135,4 +141,31 @@ class GroupedMatMul(Op):
         yield Rejected("f32[5, 3]", "f32[2, 3, 4]", "i64[4]", error=ShapeError, says="idx must be [5]")
 
 
-grouped_matmul = op_function(GroupedMatMul)
+grouped_mat_mul = op_function(GroupedMatMul)
+
+
+@checked_call
+def grouped_matmul(
+    x: ArrayLike, w: ArrayLike | EncodedArray, idx: ArrayLike, *, is_transposed: bool = False, name: str | None = None
+) -> Array:
+    """Each row times the weight of its expert: `y[i] = x[i] · w[idx[i]]`.
+
+    On the CPU, a compiled program reads the weights of the experts that rows have, and of a quantised array its codes and
+    scales. Neighbouring rows of one expert are multiplied together, so that many rows are best sorted by expert.
+
+    Args:
+        x: Rows `[m, k]`.
+        w: Weights `[e, k, n]`, or a quantised array, whose values are computed.
+        idx: The expert of each row, `int[m]`.
+        is_transposed: Whether weights are `[e, n, k]`, as those of linear layers and of files.
+
+    Raises:
+        ShapeError, DtypeError: Operands have other shapes, or experts are not integers.
+        IndexRangeError (at run time): An expert is outside `0..e-1`.
+
+    >>> import rlx_core as rlx
+    >>> rlx.grouped_matmul(np.float32([[1], [1], [2]]), np.float32([[[3]], [[5]]]), np.int32([1, 0, 1])).tolist()
+    [[5.0], [3.0], [10.0]]
+    """
+    weights = w.dequantize() if isinstance(w, EncodedArray) else w
+    return cast("Array", grouped_mat_mul(x, matrix_transpose(weights) if is_transposed else weights, idx, name=name))

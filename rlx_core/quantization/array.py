@@ -11,7 +11,9 @@ from attrs import field
 
 from rlx_core.errors import DtypeError, Fact, ShapeError
 from rlx_core.hints.keywords import checked_call
+from rlx_core.ir.protocols import EncodedArray
 from rlx_core.ir.schemes import Scheme
+from rlx_core.ir.types import same_dim
 from rlx_core.ops.array_shapes import reshape
 from rlx_core.plugins import default_host
 from rlx_core.plugins.host import PluginHost
@@ -26,7 +28,7 @@ def read_only(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @frozen(eq=False)
-class QuantizedArray:
+class QuantizedArray(EncodedArray):
     """An array of f32 values that is stored as the fields of a scheme. It is a pytree: its leaves are the fields.
 
     A product or a lookup of rows in a compiled program computes the values where it reads them, so that nothing of the size of
@@ -35,10 +37,25 @@ class QuantizedArray:
     Attributes:
         fields: The arrays by name, `[..., blocks, *field.shape]`.
         scheme: How values follow from them.
+
+    Raises:
+        ShapeError: A field of the scheme is missing, or is none of the scheme's; in `dequantize`, fields have other numbers of
+            blocks.
     """
 
     fields: Mapping[str, Any] = field(converter=read_only)
     scheme: Scheme
+
+    def __attrs_post_init__(self) -> None:
+        stated = [each.name for each in self.scheme.fields]
+        for name in stated:
+            if name not in self.fields:
+                raise ShapeError(
+                    f"{self.scheme.name}: the field `{name}` is missing", Fact("fields", list(self.fields))
+                )
+        for name in self.fields:
+            if name not in stated:
+                raise ShapeError(f"{self.scheme.name}: `{name}` is no field of the scheme", Fact("fields", stated))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -54,6 +71,16 @@ class QuantizedArray:
 
     def dequantize(self) -> Any:
         """Return the values, `f32[*shape]`."""
+        first = self.scheme.fields[0]
+        outer = tuple(self.fields[first.name].shape)
+        outer = outer[: len(outer) - len(first.shape)]
+        for each in self.scheme.fields:
+            shape, expected = self.fields[each.name].shape, each.shape if each.is_shared else (*outer, *each.shape)
+            if len(shape) != len(expected) or not all(map(same_dim, shape, expected)):
+                raise ShapeError(
+                    f"{self.scheme.name}: the field `{each.name}` is {list(shape)}, and must be {list(expected)}",
+                    Fact(first.name, list(self.fields[first.name].shape)),
+                )
         return reshape(self.scheme.decode(self.fields), self.shape)
 
     def __repr__(self) -> str:

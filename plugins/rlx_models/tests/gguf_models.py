@@ -19,6 +19,7 @@ SIZES: dict[str, Any] = {
     "vocab_size": 64, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 64, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 5000.0,
 }  # fmt: skip
+SPARSE = {"tie_word_embeddings": True, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 256}
 OPTIONS: dict[str, dict[str, Any]] = {
     "llama": {"tie_word_embeddings": False},
     "mistral": {"tie_word_embeddings": False, "sliding_window": 3},
@@ -32,6 +33,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "final_logit_softcapping": 5.0,
     },
     "phi3": {"tie_word_embeddings": False},
+    "mixtral": {"tie_word_embeddings": False, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen2_moe": {**SPARSE, "shared_expert_intermediate_size": 512, "norm_topk_prob": False},
+    "qwen3_moe": {**SPARSE, "norm_topk_prob": True},
 }
 """Options of `config.json`, by model type."""
 
@@ -61,6 +65,30 @@ def weights(model_type: str, **sizes: int) -> dict[str, np.ndarray]:
     }
 
 
+EXPERT_KEYS = {
+    "num_local_experts": "expert_count",
+    "num_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+}
+ROUTERS = ("block_sparse_moe.gate", "mlp.gate")
+
+
+def file_weights(model_type: str, **sizes: int) -> dict[str, np.ndarray]:
+    """Return the weights as files have them: those of a projection of all experts are one tensor, and one row is a vector."""
+    result: dict[str, np.ndarray] = {}
+    values = weights(model_type, **sizes)
+    for name, each in values.items():
+        if ".experts.0." in name:
+            head, tail = name.split(".experts.0.")
+            numbered = [f"{head}.experts.{n}.{tail}" for n in range(8)]
+            result[f"{head}.experts.{tail}"] = np.stack([values[other] for other in numbered if other in values])
+        elif ".experts." not in name:
+            result[name] = each.reshape(-1) if "shared_expert_gate" in name else each
+    return result
+
+
 def written_gguf(
     path: Path,
     model_type: str,
@@ -71,10 +99,10 @@ def written_gguf(
     **sizes: int,
 ) -> Path:
     """Write a file whose matrices are in a scheme."""
-    label = "llama" if model_type == "mistral" else model_type
+    label = names.LABELS[model_type]
     row, config = names.ARCHITECTURES[label], config_of(model_type, **sizes)
     tensors: dict[str, Any] = {}
-    for name, values in weights(model_type, **sizes).items():
+    for name, values in file_weights(model_type, **sizes).items():
         short = name.removesuffix(".weight").removesuffix(".bias")
         suffix = name.removeprefix(f"{short}.")
         if short.startswith("layers."):
@@ -91,8 +119,9 @@ def written_gguf(
         if values.ndim == 1:
             tensors[key] = ordered + np.float32(row.norm_offset) if short.endswith("norm") else ordered
         else:
-            tensors[key] = stored(ordered, scheme)
+            tensors[key] = ordered if short.endswith(ROUTERS) else stored(ordered, scheme)
     keys = {f"{label}.{key}": config[name] for key, name in names.OPTIONS.items() if config.get(name) is not None}
+    keys |= {f"{label}.{key}": config[name] for name, key in EXPERT_KEYS.items() if name in config}
     gguf.write(path, {**tensors, **(more or {})}, {"general.architecture": label, **keys, **(metadata or {})})
     return path
 
@@ -103,9 +132,8 @@ def written_checkpoint(folder: Path, model_type: str, scheme: str, **sizes: int)
     (folder / "config.json").write_text(json.dumps(config_of(model_type, **sizes)))
     tensors = {}
     for name, values in weights(model_type, **sizes).items():
-        kept = values if values.ndim == 1 else stored(values, scheme)
-        tensors[name] = (
-            np.asarray(kept.dequantize()) if scheme != "f16" and values.ndim > 1 else kept.astype(np.float32)
-        )
+        is_stored = values.ndim > 1 and not name.removesuffix(".weight").endswith((*ROUTERS, "shared_expert_gate"))
+        kept = stored(values, scheme) if is_stored else values
+        tensors[name] = np.asarray(kept.dequantize()) if is_stored and scheme != "f16" else kept.astype(np.float32)
     rlx.save(folder / "model.safetensors", tensors)
     return folder

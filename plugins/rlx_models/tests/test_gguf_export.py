@@ -16,6 +16,7 @@ import rlx_core as rlx
 from rlx_core.errors import DtypeError, FormatError, UnsupportedError
 from rlx_models import from_pretrained, generate, gguf
 from rlx_models.architectures import ARCHITECTURES
+from rlx_models.architectures.decoders.experts import STACKED
 from rlx_models.checkpoints import Config
 from rlx_models.gguf import names
 
@@ -91,6 +92,7 @@ def test_scaled_rope_is_saved(tmp_path: Path, rope: str) -> None:
         ("llama", {"hidden_act": "gelu"}, "hidden_act"),
         ("llama", {"rope_parameters": {**ROPE["yarn"], "attention_factor": 2.0}}, "attention_factor"),
         ("gemma2", {"query_pre_attn_scalar": 100}, "query_pre_attn_scalar"),
+        ("qwen3_moe", {"norm_topk_prob": False}, "norm_topk_prob"),
         ("gemma2", {"final_logit_softcapping": None}, "final_logit_softcapping"),
         ("gemma2", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
     ],
@@ -118,8 +120,9 @@ def test_what_files_do_not_hold_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_of_tensors_are_inverse(tmp_path: Path) -> None:
-    for label, row in names.ARCHITECTURES.items():
-        shapes = ARCHITECTURES[row.model_type](Config(config_of(row.model_type))).shapes
+    for model_type, label in names.LABELS.items():
+        row, config = names.ARCHITECTURES[label], Config({**config_of(model_type), STACKED: True})
+        shapes = ARCHITECTURES[model_type](config).shapes
         by_name = {name: row.file_name(name) for name in shapes}
         assert None not in by_name.values(), label
         assert {name: row.tensor_name(each) for name, each in by_name.items() if each} == {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf_models import OPTIONS, config_of, stored, weights, written_checkpoint, written_gguf
+from gguf_models import OPTIONS, ROUTERS, config_of, file_weights, stored, written_checkpoint, written_gguf
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError, UnsupportedError
@@ -32,7 +32,11 @@ def test_logits_are_those_of_the_checkpoint(tmp_path: Path, model_type: str, sch
     model = rlx.load(written_gguf(tmp_path / "m.gguf", model_type, scheme))
     reference = from_pretrained(written_checkpoint(tmp_path / "m", model_type, scheme))
     assert (type(model), model.name) == (PretrainedModel, model_type)
-    matrices = {name for name, values in weights(model_type).items() if values.ndim == 2}
+    matrices = {
+        name
+        for name, values in file_weights(model_type).items()
+        if values.ndim > 1 and not name.removesuffix(".weight").endswith(ROUTERS)
+    }
     assert quantized_names(model) == (set() if scheme == "f16" else matrices)
     compiled = model.compile()
     logits, expected = np.asarray(compiled(IDS)), np.asarray(reference(IDS))
@@ -116,7 +120,7 @@ def test_an_unsupported_architecture_names_the_supported_ones(tmp_path: Path) ->
     gguf.write(tmp_path / "m.gguf", {}, {"general.architecture": "falcon"})
     with pytest.raises(UnsupportedError, match="the architecture 'falcon' is not supported") as caught:
         rlx.load(tmp_path / "m.gguf")
-    assert "llama, qwen2, qwen3, gemma, gemma2, phi3" in str(caught.value.hint)
+    assert "llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma, gemma2, phi3" in str(caught.value.hint)
     gguf.write(tmp_path / "m.gguf", {}, {})
     with pytest.raises(UnsupportedError, match="the architecture None"):
         rlx.load(tmp_path / "m.gguf")
@@ -125,9 +129,10 @@ def test_an_unsupported_architecture_names_the_supported_ones(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("metadata", "fact"),
     [
-        ({"llama.expert_count": 8}, "mixtures of experts"),
         ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.attn_factor": 0.5}, "attn_factor"),
         ({"llama.rope.scaling.type": "longrope"}, "rope_type"),
+        ({"llama.expert_weights_scale": 2.5}, "llama.expert_weights_scale  2.5"),
+        ({"llama.expert_gating_func": 2}, "llama.expert_gating_func  2"),
         ({"llama.block_count": 10**6}, "num_hidden_layers"),
         ({"llama.attention.head_count_kv": [2, 2]}, "num_key_value_heads"),
         ({"llama.attention.layer_norm_rms_epsilon": "x"}, "rms_norm_eps"),
@@ -172,3 +177,27 @@ def test_norms_in_blocks_are_decoded_and_an_unknown_type_is_refused(tmp_path: Pa
 
 def test_names_of_layers_differ() -> None:
     assert len(set(LAYER_TENSORS.values())) == len(LAYER_TENSORS)
+
+
+def test_a_mixture_of_experts_in_another_architecture_is_refused(tmp_path: Path) -> None:
+    path = written_gguf(tmp_path / "m.gguf", "gemma", "q8_0", metadata={"gemma.expert_count": 8})
+    with pytest.raises(UnsupportedError, match="load: gemma with unsupported options") as caught:
+        rlx.load(path)
+    assert "mixtures of experts" in str(caught.value)
+
+
+def test_missing_experts_are_listed(tmp_path: Path) -> None:
+    path = written_gguf(tmp_path / "m.gguf", "llama", "q8_0", metadata={"llama.expert_count": 8})
+    with pytest.raises(FormatError) as caught:
+        rlx.load(path)
+    assert "layers.0.block_sparse_moe.experts.w1.weight  is missing, [8, 512, 256]" in str(caught.value)
+
+
+def test_experts_are_read_where_they_lie(tmp_path: Path) -> None:
+    """Fields of the experts in programs are those of the file, and binding makes no copy but the packed one."""
+    model = rlx.load(written_gguf(tmp_path / "m.gguf", "mixtral", "q4_0"))
+    compiled = model.compile()
+    compiled(IDS)
+    assert [step.node.op.name for step in compiled.executable.lir.steps].count("rlx.fused_grouped_matmul") == 6
+    experts = sum(each.nbytes for name, each in model.parameters.items() if ".experts." in name)
+    assert compiled.report.prepared_nbytes < experts / 4

@@ -7,12 +7,12 @@ each element of the weight, of which a product makes as many multiply-adds as it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from math import prod
 from operator import mul
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from attrs.validators import in_
 
@@ -22,10 +22,12 @@ from rlx_core.codegen.loops import Bound
 from rlx_core.ir.graph import Constant, Graph, Node, Value, as_results
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import Shape
+from rlx_core.ops.fused_grouped_matmul import FusedGroupedMatMul
 from rlx_core.ops.fused_loop import ABSENT, FusedLoop, LoopStep
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.linalg import MatMul, reshaped
+from rlx_core.ops.products import GroupedMatMul
 from rlx_core.ops.structural import Reshape
 from rlx_core.passes.engine.base import Context, Miss, Result, define_pass, field
 from rlx_core.passes.engine.bound_values import EXPANSION, bound_nodes
@@ -54,21 +56,25 @@ class FuseWeightLoads(FusionPass):
         weights: `packed` keeps narrow weights; `expanded` computes wide ones once, when parameters are bound.
     """
 
-    makes: ClassVar = (FusedMatMulPrologue, FusedLoop)
+    makes: ClassVar = (FusedMatMulPrologue, FusedGroupedMatMul, FusedLoop)
 
     weights: Literal["packed", "expanded"] = field(default="packed", validator=in_(("packed", "expanded")))
 
     def fuse(self, graph: Graph, context: Context) -> Result:
         readers = {n: w for n in graph.nodes if (w := computed_weight(n)) is not None}
-        if self.weights == "expanded" or not readers:
+        if self.weights == "expanded":
+            readers = {n: w for n, w in readers.items() if isinstance(n.op, GroupedMatMul)}
+        if not readers:
             return Result.unchanged(graph)
         grouping, misses, judge, bound = Grouping(graph), list[Miss](), Judge(context), bound_nodes(graph)
         for node, weight in readers.items():
             # A computation that is not bound is done once a run, so that two readers would do it twice.
             is_shared = len(graph.uses[weight]) > 1 and weight.node not in bound
-            if is_shared or not is_read_by_loads(graph, weight):
-                continue
-            fused = (product_with_load if isinstance(node.op, MatMul) else gather_with_load)(node, weight, bound)
+            fused = None
+            if self.weights == "packed" and not is_shared and is_read_by_loads(graph, weight):
+                fused = MAKERS[type(node.op)](node, weight, bound)
+            if fused is None and isinstance(node.op, GroupedMatMul):
+                fused = grouped_product(node, weight)
             if fused is None:
                 continue
             op, refusal = judge(fused.op, [v.type for v in fused.operands])
@@ -86,7 +92,7 @@ class FuseWeightLoads(FusionPass):
 class LoadedRead:
     """The op that replaces a product or a gather together with the computation of its weight, and its operands."""
 
-    op: FusedMatMulPrologue | FusedLoop
+    op: FusedMatMulPrologue | FusedGroupedMatMul | FusedLoop
     operands: tuple[Value, ...]
 
 
@@ -109,8 +115,11 @@ def computed_weight(node: Node) -> Value | None:
     """Return the weight of a product or a gather that the program computes, or `None`; its size is known and not 0.
 
     The weight of a product is its right operand, a matrix. The weight of a gather along the first axis is its table, of which a
-    run reads only a part.
+    run reads only a part. A grouped product reads the weights of some experts, of arrays too that are not computed.
     """
+    if isinstance(node.op, GroupedMatMul):
+        _, weight, _ = node.present()
+        return weight if weight.dtype.is_float and weight.type.is_static and weight.type.static_nbytes > 0 else None
     if isinstance(node.op, MatMul) and node.op.acc_dtype is None:
         _, weight = node.present()
         is_weight = weight.ndim == 2 and weight.dtype.is_float  # products of integers read narrow operands themselves
@@ -140,7 +149,9 @@ def is_read_by_loads(graph: Graph, weight: Value) -> bool:
         for user in graph.uses[value]:
             if isinstance(user.op, VIEWS) and len(user.results) == 1:
                 waiting.append(user.result)
-            elif not (isinstance(user.op, MatMul) or (isinstance(user.op, Gather) and reads_a_part(user))):
+            elif not (
+                isinstance(user.op, MatMul | GroupedMatMul) or (isinstance(user.op, Gather) and reads_a_part(user))
+            ):
                 return False
     return True
 
@@ -151,6 +162,37 @@ def product_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead
     load = load_of(weight, bound, lambda graph, also_small: (*divided(graph, also_small, rows, columns), columns))
     x, _ = node.present()
     return None if load is None else LoadedRead(FusedMatMulPrologue(load.loop), (x, *load.sources))
+
+
+def grouped_product_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead | None:
+    """Return a grouped product that computes its weights, or `None` if they are no load."""
+    experts, rows, columns = weight.type.static_shape
+
+    def shape_of(graph: Graph, also_small: bool) -> tuple[int, ...]:
+        return (experts, *divided(graph, also_small, rows, columns, outer=experts), columns)
+
+    load = None if weight.node.is_leaf else load_of(weight, bound, shape_of)
+    if load is None or load.shape[0] != experts:
+        return None
+    x, _, idx = node.present()
+    return LoadedRead(FusedGroupedMatMul(load.loop), (x, *load.sources, idx))
+
+
+def grouped_product(node: Node, weight: Value) -> LoadedRead:
+    """Return a grouped product that reads its weights where they lie, through the views before them."""
+    x, _, idx = node.present()
+    members: list[Node] = []
+    while weight.node.op.view is not None and isinstance(weight.node.op, VIEWS) and weight.node.operands:
+        members.insert(0, weight.node)
+        (weight,) = weight.node.present()
+    shape = node.operand_types[1]
+    assert shape is not None, "weights are present"
+    loop = (
+        FusedLoop(1, (LoopStep(Reshape(shape.shape), (0,)),), (1,))
+        if not members
+        else loop_of(members, (weight,), members[-1].result)
+    )
+    return LoadedRead(FusedGroupedMatMul(loop), (x, weight, idx))
 
 
 def gather_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead | None:
@@ -164,6 +206,14 @@ def gather_with_load(node: Node, weight: Value, bound: set[Node]) -> LoadedRead 
     steps = [LoopStep(s.op, tuple(r + (r >= len(load.sources)) for r in s.reads)) for s in load.loop.steps]
     steps.append(LoopStep(node.op, (load.loop.results[0] + 1, len(load.sources))))
     return LoadedRead(FusedLoop(len(sources), tuple(steps), (len(sources) + len(steps) - 1,)), sources)
+
+
+MAKERS: Final[Mapping[type[Op], Callable[[Node, Value, set[Node]], LoadedRead | None]]] = {
+    MatMul: product_with_load,
+    GroupedMatMul: grouped_product_with_load,
+    Gather: gather_with_load,
+}
+"""The functions that replace a reader of a computed weight."""
 
 
 def in_shape(op: Op, shape: Shape, *operands: Value) -> Value:
@@ -257,7 +307,7 @@ def with_result_shape(load: FusedLoop, shape: tuple[int, ...], divided_shape: tu
     return FusedLoop(load.inputs, steps, (load.inputs + len(load.steps),))
 
 
-def divided(primitives: Graph, also_small: bool, size: int, others: int) -> tuple[int, ...]:
+def divided(primitives: Graph, also_small: bool, size: int, others: int, *, outer: int = 1) -> tuple[int, ...]:
     """Return sizes into which axes of `size` elements are divided, so that every reshape in a computation divides these alone.
 
     A position in blocks of packed codes is affine in the number of the block, the code's byte and its place in the byte, and not
@@ -269,11 +319,12 @@ def divided(primitives: Graph, also_small: bool, size: int, others: int) -> tupl
             scales of blocks that are themselves unpacked.
         size: Elements along these axes, at least 1.
         others: Elements along the other axes, at least 1.
+        outer: Elements along axes around all of them.
     """
     ends = {1, size}
     for node in primitives.nodes:
         for type in node.types:
-            repeats, remainder = divmod(size * others, max(type.size.__index__(), 1))
+            repeats, remainder = divmod(size * others * outer, max(type.size.__index__(), 1))
             if repeats > 1 and (remainder or not also_small):
                 continue  # repeated along these axes, which it does not divide
             for part in accumulate(reversed(type.static_shape), mul, initial=repeats):

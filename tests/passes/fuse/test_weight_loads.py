@@ -13,6 +13,7 @@ from rlx_core.ir.graph import Graph, Value, ambient_builder
 from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import mat_mul
+from rlx_core.ops.products import grouped_mat_mul
 from rlx_core.ops.structural import sum_axes, transpose
 from rlx_core.passes.dead_code import DeadCode
 from rlx_core.passes.fold_constants import FoldConstants
@@ -20,7 +21,7 @@ from rlx_core.passes.fuse.mark_elementwise_regions import MarkElementwiseRegions
 from rlx_core.passes.fuse.matmul_epilogue import FuseMatMulEpilogue
 from rlx_core.passes.fuse.weight_loads import FuseWeightLoads
 
-from ..programs import assert_equal_numbers, ops, program, run
+from ..programs import arrays, assert_equal_numbers, ops, outputs, program, run
 
 PASSES = [FuseWeightLoads(), DeadCode()]
 X, W = {"x": "f32[6, 32]"}, {"w": "i8[32, 5]"}
@@ -187,3 +188,42 @@ def test_a_narrow_constant_stays_narrow() -> None:
     assert [n for n in ops(after) if n != "constant"] == ["fused_matmul_prologue"]
     small = program(lambda x: mat_mul(x, constant(w[:8, :8]).astype("f32")), x="f32[3, 8]")
     assert "cast" not in ops(run([FoldConstants()], small).graph)
+
+
+EXPERTS = {"idx": "i64[6]"}
+GROUPED: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
+    "an array": (grouped_mat_mul, {"w": "f32[3, 32, 5]"}),
+    "a transposed array": (lambda x, w, idx: grouped_mat_mul(x, transpose(w, (0, 2, 1)), idx), {"w": "f32[3, 5, 32]"}),
+    "a cast": (lambda x, w, idx: grouped_mat_mul(x, w.astype("f32"), idx), {"w": "i8[3, 32, 5]"}),
+    "blocks along the last axis": (
+        lambda x, w, s, idx: grouped_mat_mul(
+            x, transpose(rlx.reshape(column_blocks(rlx.reshape(w, (15, 16)), s), (3, 5, 32)), (0, 2, 1)), idx
+        ),
+        {"w": "u8[3, 5, 16]", "s": "f32[15, 8]"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_grouped_product_reads_its_weights_where_they_lie(name: str) -> None:
+    make, types = GROUPED[name]
+    before = program(make, **X, **types, **EXPERTS)
+    after = run(PASSES, before).graph
+    assert [n for n in ops(after) if n not in ("reshape", "constant")] == ["fused_grouped_matmul"]
+    (node,) = (n for n in after.nodes if n.op.name == "rlx.fused_grouped_matmul")
+    assert list(node.present())[1].type == before.input_types["w"]
+    feeds = {**arrays(before), "idx": np.int64([0, 0, 2, 1, 1, 2])}
+    (expected,), (result,) = outputs(before, feeds), outputs(after, feeds)
+    np.testing.assert_allclose(result, expected, rtol=1e-11, atol=1e-12)
+
+
+def test_a_grouped_product_reads_expanded_weights_where_they_lie() -> None:
+    make, types = GROUPED["a cast"]
+    before = program(make, **X, **types, **EXPERTS)
+    after = run([FuseWeightLoads(weights="expanded")], before).graph
+    assert ops(after) == ["cast", "fused_grouped_matmul"]
+
+
+def test_a_grouped_product_of_integers_stays() -> None:
+    before = program(grouped_mat_mul, x="i32[6, 32]", w="i32[3, 32, 5]", **EXPERTS)
+    assert run(PASSES, before).graph is before

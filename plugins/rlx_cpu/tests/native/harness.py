@@ -87,6 +87,9 @@ class Kernel:
         if self.emitted.has_workspace:
             buffers.append(scratch.address)
         buffers += [p.ctypes.data for p in packs]
+        status = np.zeros(4, np.int64)
+        if self.emitted.has_status:
+            buffers.append(status.ctypes.data)
         pointers = (ctypes.c_void_p * len(buffers))(*buffers)
         parts = 1 if threads == 1 else max(self.emitted.parts, threads)
         for name in (self.emitted.prologue, self.emitted.function):

@@ -27,6 +27,8 @@ from rlx_models.gguf.reading import read
 from rlx_models.gguf.writing import write
 from rlx_models.loading import native_architecture, read_parameters
 
+ROUTER_NAMES: Final = (".ffn_gate_inp.weight", ".ffn_gate_inp_shexp.weight")
+"""Ends of names of tensors that are small and choose experts: their type changes only if a pattern states it (llama.cpp)."""
 FLOAT_TYPES: Final = {str(each): each for each in FLOATS}
 
 
@@ -170,7 +172,8 @@ def _targets(
             raise ConfigError(f"quantize: no tensor is named {pattern!r:.80}", hint=hint)
     targets = {}
     for tensor in contents.tensors:
-        chosen = next((each for pattern, each in by_pattern.items() if matches(tensor, pattern)), usual)
+        default = stored_type(tensor) if tensor.name.endswith(ROUTER_NAMES) else usual
+        chosen = next((each for pattern, each in by_pattern.items() if matches(tensor, pattern)), default)
         targets[tensor.name] = chosen if accepts(chosen, tensor) else stored_type(tensor)
     if isinstance(usual, Scheme) and usual not in targets.values() and not by_pattern:
         lengths = sorted({tensor.shape[-1] for tensor in contents.tensors if len(tensor.shape) > 1})

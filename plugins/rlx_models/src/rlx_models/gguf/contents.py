@@ -5,9 +5,10 @@ Tensors have the names and the order of rows of llama.cpp; their values are read
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from attrs import field
@@ -19,15 +20,17 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.ir.schemes import Scheme
 from rlx_core.quantization import QuantizedArray
 from rlx_core.system.records import frozen
+from rlx_models.architectures.decoders.experts import layers_with_experts
 from rlx_models.architectures.decoders.options import SizeOptions
 from rlx_models.architectures.decoders.positions import layer_types
-from rlx_models.architectures.decoders.spec import DecoderSpec
+from rlx_models.architectures.decoders.spec import DecoderSpec, ExpertsSpec
 from rlx_models.architectures.decoders.table import ROWS
 from rlx_models.checkpoints import Config, Option
 from rlx_models.gguf.model import gemma2_scalar
-from rlx_models.gguf.names import ARCHITECTURES, LABELS, ROPE_DIVISORS, GgufArchitecture
+from rlx_models.gguf.names import ARCHITECTURES, EXPERT_COUNT, LABELS, ROPE_DIVISORS, SHARED_GATE, GgufArchitecture
 from rlx_models.gguf.reading import GgufFile, GgufTensor
 from rlx_models.gguf.tokenizer_metadata import tokenizer_metadata
+from rlx_models.layers.linear import dense
 from rlx_models.layers.rope import rope_config, rope_frequencies, yarn_factor
 from rlx_models.loading import unsupported_options
 
@@ -119,8 +122,8 @@ def contents_of_parameters(
             f"{caller}: GGUF files have no names for the architecture {model_type!r:.40}",
             hint=f"supported are {', '.join(LABELS)}; rlx_models.gguf.write(path, tensors, metadata) writes any tensors",
         )
-    names, spec = ARCHITECTURES[label], ROWS[model_type]
-    assert isinstance(spec, DecoderSpec), "the rows of these architectures do not depend on options"
+    names, row = ARCHITECTURES[label], ROWS[model_type]
+    spec = row if isinstance(row, DecoderSpec) else row(config)
     divisors = rope_divisors(spec, config)
     if not metadata:
         options = {**config.values, **(generation_config or {})}
@@ -135,18 +138,58 @@ def contents_of_parameters(
         raise unsupported_options(caller, model_type, config.faults)
     heads = {"q_proj": config.size("num_attention_heads")}
     heads["k_proj"] = config.size("num_key_value_heads", heads["q_proj"])
-    tensors = [_tensor(name, each, names, heads, caller) for name, each in parameters.items()]
+    tensors = [_tensor(name, each, names, heads, caller) for name, each in with_stacked_experts(parameters).items()]
     if divisors is not None:
         shape, data = divisors.shape, divisors
         tensors.append(ModelTensor(ROPE_DIVISORS, ROPE_DIVISORS, shape, dtypes.f32, None, lambda: data))
     return ModelContents(dict(metadata), tuple(tensors))
 
 
+@frozen(eq=False)
+class StackedExperts:
+    """The weights of the experts of a layer, of one shape and type: one tensor of a file, and several of a checkpoint."""
+
+    weights: tuple[Values, ...]
+
+    def values(self) -> Values:
+        """Return all weights as one array."""
+        first = self.weights[0]
+        if not isinstance(first, QuantizedArray):
+            return np.stack([np.asarray(each) for each in self.weights])
+        fields = [each.fields for each in self.weights if isinstance(each, QuantizedArray)]
+        return QuantizedArray({name: np.stack([each[name] for each in fields]) for name in first.fields}, first.scheme)
+
+
+EXPERT_NAME: Final = re.compile(r"(.+\.experts)\.(\d+)\.(.+)")
+
+
+def with_stacked_experts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with the tensors of single experts replaced by all of a projection, by the name without a number."""
+    result: dict[str, Any] = {}
+    for name, value in parameters.items():
+        match = EXPERT_NAME.fullmatch(name)
+        if match is None:
+            result[name] = value
+        else:
+            result.setdefault(f"{match[1]}.{match[3]}", {})[int(match[2])] = value
+    return {
+        name: StackedExperts(tuple(each[number] for number in sorted(each))) if isinstance(each, dict) else each
+        for name, each in result.items()
+    }
+
+
 def _tensor(name: str, value: Any, names: GgufArchitecture, heads: Mapping[str, int], caller: str) -> ModelTensor:
     file_name = names.file_name(name)
     if file_name is None:
         raise UnsupportedError(f"{caller}: GGUF files of {names.model_type} have no name for the tensor {name!r:.80}")
+    if isinstance(value, StackedExperts):
+        count, first, load = (len(value.weights),), value.weights[0], value.values
+        scheme = first.scheme if isinstance(first, QuantizedArray) else None
+        dtype = dtypes.f32 if isinstance(first, QuantizedArray) else dtype_of(first.dtype)
+        return ModelTensor(file_name, name, (*count, *first.shape), dtype, scheme, load)
     array = value if isinstance(value, QuantizedArray) else np.asarray(value)
+    if name.endswith(SHARED_GATE):
+        array = np.asarray(dense(array)).reshape(-1)
     projection = name.split(".")[-2]
     is_paired = names.has_paired_rows and projection in heads
     rows = paired_rows(array.shape[0], heads[projection]) if is_paired else None
@@ -168,11 +211,13 @@ def architecture_metadata(label: str, spec: DecoderSpec, config: Config) -> dict
     """Return the options of a configuration as metadata; faults of options that GGUF files cannot state are in it."""
     sizes, values = SizeOptions(spec, config), config.values
     head_size, heads, layers = sizes.head_size(), sizes("num_attention_heads"), sizes("num_hidden_layers")
+    experts = spec.experts
+    width = sizes("intermediate_size", None if experts is None else config.size_of(experts.intermediate_size))
     result: dict[str, Any] = {
         "vocab_size": sizes("vocab_size"),
         "block_count": layers,
         "embedding_length": sizes("hidden_size"),
-        "feed_forward_length": sizes("intermediate_size"),
+        "feed_forward_length": width,
         "context_length": sizes("max_position_embeddings", 2048),
         "attention.head_count": heads,
         "attention.head_count_kv": sizes("num_key_value_heads", spec.num_kv_heads or heads),
@@ -180,6 +225,7 @@ def architecture_metadata(label: str, spec: DecoderSpec, config: Config) -> dict
         "attention.value_length": head_size,
         "attention.layer_norm_rms_epsilon": np.float32(config.number(spec.norm.eps.name, spec.norm.eps.default)),
         **_rope_metadata(spec, config, head_size),
+        **({} if experts is None else _experts_metadata(label, experts, config, layers)),
     }
     for key, option in (
         ("attn_logit_softcapping", spec.score_softcap),
@@ -196,6 +242,24 @@ def architecture_metadata(label: str, spec: DecoderSpec, config: Config) -> dict
             result["attention.sliding_window"] = config.size(spec.window.size.name, spec.window.size.default)
     _expect_implied(spec, config, head_size, layers)
     return {f"{label}.{key}": value for key, value in result.items()}
+
+
+def _experts_metadata(label: str, spec: ExpertsSpec, config: Config, layers: int) -> dict[str, Any]:
+    """Return the options of a mixture of experts; every layer of a file has it."""
+    names = ARCHITECTURES[label].experts
+    assert names is not None, "the label is of an architecture with experts"
+    options = {spec.num_experts: EXPERT_COUNT, spec.experts_per_token: "expert_used_count"}
+    if spec.intermediate_size.name != "intermediate_size":
+        options[spec.intermediate_size] = "expert_feed_forward_length"
+    if spec.shared is not None and spec.shared.intermediate_size is not None:
+        options[spec.shared.intermediate_size] = "expert_shared_feed_forward_length"
+    for name, value in names.implied.items():
+        config.choice(
+            name, value, default=spec.is_normalised.default if isinstance(spec.is_normalised, Option) else value
+        )
+    if not all(layers_with_experts(spec, config, layers)):
+        config.faults.append(Fact(spec.dense_layers or "layers", "GGUF files have a mixture of experts in every layer"))
+    return {key: config.size_of(option) for option, key in options.items()}
 
 
 def _expect_implied(spec: DecoderSpec, config: Config, head_size: int, layers: int) -> None:

@@ -7,14 +7,25 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from attrs import evolve
 
 from rlx_core.errors import Fact, FormatError, UnsupportedError
 from rlx_core.plugins.host import PluginHost
 from rlx_core.quantization import QuantizedArray
 from rlx_models.architectures import Architecture
+from rlx_models.architectures.decoders.experts import STACKED
 from rlx_models.architectures.widening import in_f32
 from rlx_models.checkpoints import Config, check_tensors
-from rlx_models.gguf.names import ARCHITECTURES, OPTIONS, ROPE_DIVISORS, ROPE_OPTIONS, GgufArchitecture
+from rlx_models.gguf.names import (
+    ARCHITECTURES,
+    EXPERT_COUNT,
+    EXPERT_OPTIONS,
+    OPTIONS,
+    ROPE_DIVISORS,
+    ROPE_OPTIONS,
+    SHARED_GATE,
+    GgufArchitecture,
+)
 from rlx_models.gguf.reading import GgufFile, GgufTensor, read
 from rlx_models.gguf.types import unknown_type
 from rlx_models.loading import build_architecture, unsupported_options
@@ -24,6 +35,8 @@ GEMMA2_27B_LAYERS: Final = 46
 """The layers of Gemma 2 27B, whose scores have a scale that files do not state."""
 END_TOKENS: Final = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
 MAX_DIVISORS: Final = 4096
+UNREAD_OPTIONS: Final[Mapping[str, Any]] = {"expert_weights_scale": 1.0, "expert_gating_func": 1}
+"""Options of mixtures of experts that are read only with these values: no multiplier, and a softmax of scores."""
 
 
 def import_file(path: Path, host: PluginHost) -> PretrainedModel:
@@ -45,10 +58,15 @@ def import_file(path: Path, host: PluginHost) -> PretrainedModel:
     config = Config(config_values(file, str(label)))
     model_type = str(config.values["model_type"])
     architecture = build_architecture(model_type, config, "load")
-    if file.metadata.get(f"{label}.expert_count"):
-        config.faults.append(Fact(f"{label}.expert_count", "mixtures of experts"))
+    if file.metadata.get(f"{label}.{EXPERT_COUNT}") and names.experts is None:
+        config.faults.append(Fact(f"{label}.{EXPERT_COUNT}", "mixtures of experts"))
     config.faults += [
         Fact(key, value) for key, value in unread_scaling(file.metadata, f"{label}.rope.scaling.").items()
+    ]
+    config.faults += [
+        Fact(f"{label}.{key}", file.metadata[f"{label}.{key}"])
+        for key, implied in UNREAD_OPTIONS.items()
+        if file.metadata.get(f"{label}.{key}", implied) != implied
     ]
     if config.faults:
         raise unsupported_options("load", model_type, [*config.faults, Fact("file", path)])
@@ -91,7 +109,13 @@ def config_values(file: GgufFile, label: str) -> dict[str, Any]:
     values["mlp_bias"] = "blk.0.ffn_up.bias" in file
     values["tie_word_embeddings"] = "output.weight" not in file
     values |= _tokens(metadata)
-    model_type = ARCHITECTURES[label].model_type
+    model_type, experts = ARCHITECTURES[label].model_type, ARCHITECTURES[label].experts
+    if experts is not None and metadata.get(f"{label}.{EXPERT_COUNT}"):
+        model_type = experts.model_type
+        values |= {experts.count: metadata[f"{label}.{EXPERT_COUNT}"], STACKED: True, **experts.implied}
+        values |= {
+            name: metadata[f"{label}.{key}"] for key, name in EXPERT_OPTIONS.items() if f"{label}.{key}" in metadata
+        }
     if model_type == "llama" and values["sliding_window"] is not None:
         model_type = "mistral"
     if model_type == "gemma2":
@@ -154,7 +178,9 @@ def _parameters(
         for name, tensor in file.items()
         if name != ROPE_DIVISORS
     }
-    for tensor in tensors.values():
+    for name, tensor in tensors.items():
+        if name.endswith(SHARED_GATE) and len(tensor.shape) == 1:
+            tensors[name] = evolve(tensor, shape=(1, *tensor.shape))
         if tensor.dtype is None:
             raise unknown_type(tensor.name, tensor.type_id).with_fact(Fact("file", path))
     try:
@@ -176,7 +202,7 @@ def _parameters(
 
 def _parameter(name: str, tensor: GgufTensor, names: GgufArchitecture, heads: Mapping[str, int]) -> Any:
     """Return a tensor as the architecture reads it; matrices of blocks remain quantised."""
-    is_matrix = len(tensor.shape) == 2
+    is_matrix = len(tensor.shape) > 1
     array: Any = tensor.quantized() if tensor.scheme is not None and is_matrix else tensor.numpy()
     if names.norm_offset and name.endswith("norm.weight"):
         return array - np.asarray(names.norm_offset, array.dtype)

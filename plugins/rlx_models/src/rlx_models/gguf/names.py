@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from attrs import field, frozen
 
@@ -61,6 +61,21 @@ ROPE_DIVISORS: Final = "rope_freqs.weight"
 
 
 @frozen(kw_only=True)
+class GgufExperts:
+    """Mixtures of experts in the files of an architecture.
+
+    Attributes:
+        model_type: The model type of files that state a number of experts.
+        count: The option of `config.json` with that number.
+        implied: Options that files do not state, and their values.
+    """
+
+    model_type: str
+    count: str = "num_experts"
+    implied: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen(kw_only=True)
 class GgufArchitecture:
     """How files of an architecture differ from checkpoints of a model type.
 
@@ -70,12 +85,14 @@ class GgufArchitecture:
         has_paired_rows: Whether the rows of queries and keys are ordered for interleaved rotation: rows 2i and 2i + 1 of a head
             are rows i and i + n/2 of the checkpoint.
         norm_offset: What was added to the weights of norms.
+        experts: The differences of files with a mixture of experts, if the architecture has such files.
     """
 
     model_type: str
     layer_tensors: Mapping[str, str] = field(factory=dict)
     has_paired_rows: bool = False
     norm_offset: float = 0.0
+    experts: GgufExperts | None = None
 
     def tensor_name(self, name: str) -> str | None:
         """Return the name in checkpoints, without the prefix `model.`; `None` for a tensor that they do not have."""
@@ -100,15 +117,55 @@ class GgufArchitecture:
         return result if self.tensor_name(result) == name else None
 
 
+EXPERT_COUNT: Final = "expert_count"
+EXPERT_OPTIONS: Final[Mapping[str, str]] = {
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+}
+"""Options of mixtures of experts in addition to their number, as in `OPTIONS`."""
+
+MIXTRAL_TENSORS: Final = {
+    "ffn_gate_inp": "block_sparse_moe.gate",
+    "ffn_gate_exps": "block_sparse_moe.experts.w1",
+    "ffn_up_exps": "block_sparse_moe.experts.w3",
+    "ffn_down_exps": "block_sparse_moe.experts.w2",
+}
+QWEN_TENSORS: Final = {
+    "ffn_gate_inp": "mlp.gate",
+    **{f"ffn_{part}_exps": f"mlp.experts.{part}_proj" for part in ("gate", "up", "down")},
+}
+SHARED_TENSORS: Final = {
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+    **{f"ffn_{part}_shexp": f"mlp.shared_expert.{part}_proj" for part in ("gate", "up", "down")},
+}
+SHARED_GATE: Final = "mlp.shared_expert_gate.weight"
+"""The end of the name of a matrix with one row, which files have as a vector."""
+
 GEMMA2_NORMS: Final = {
     "post_attention_norm": "post_attention_layernorm",
     "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
 ARCHITECTURES: Final[Mapping[str, GgufArchitecture]] = {
-    "llama": GgufArchitecture(model_type="llama", has_paired_rows=True),
+    "llama": GgufArchitecture(
+        model_type="llama",
+        has_paired_rows=True,
+        layer_tensors=MIXTRAL_TENSORS,
+        experts=GgufExperts(model_type="mixtral", count="num_local_experts"),
+    ),
     "qwen2": GgufArchitecture(model_type="qwen2"),
+    "qwen2moe": GgufArchitecture(
+        model_type="qwen2_moe",
+        layer_tensors={**QWEN_TENSORS, **SHARED_TENSORS},
+        experts=GgufExperts(model_type="qwen2_moe", implied={"norm_topk_prob": False}),
+    ),
     "qwen3": GgufArchitecture(model_type="qwen3"),
+    "qwen3moe": GgufArchitecture(
+        model_type="qwen3_moe",
+        layer_tensors=QWEN_TENSORS,
+        experts=GgufExperts(model_type="qwen3_moe", implied={"norm_topk_prob": True}),
+    ),
     "gemma": GgufArchitecture(model_type="gemma", norm_offset=1.0),
     "gemma2": GgufArchitecture(model_type="gemma2", norm_offset=1.0, layer_tensors=GEMMA2_NORMS),
     "phi3": GgufArchitecture(
@@ -116,5 +173,9 @@ ARCHITECTURES: Final[Mapping[str, GgufArchitecture]] = {
     ),
 }
 """The architectures that `rlx.load` reads, by `general.architecture`."""
-LABELS: Final = {**{row.model_type: label for label, row in ARCHITECTURES.items()}, "mistral": "llama"}
+LABELS: Final = {
+    **{row.model_type: label for label, row in ARCHITECTURES.items()},
+    **{row.experts.model_type: label for label, row in ARCHITECTURES.items() if row.experts is not None},
+    "mistral": "llama",
+}
 """`general.architecture` by model type."""

@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,9 +16,13 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import Fact
+from rlx_core.quantization import QuantizedArray
 from rlx_models.architectures.decoders.spec import ExpertsSpec
 from rlx_models.checkpoints import Config
-from rlx_models.layers.linear import Parameters, linear
+from rlx_models.layers.linear import Parameters, dense, linear
+
+STACKED: Final = "stacked_experts"
+"""The option of `Experts.is_stacked`; `config.json` does not have it."""
 
 CORRECTION_BIAS: Final = "e_score_correction_bias"
 
@@ -36,6 +40,8 @@ class Experts:
             experts of a token are chosen from, and the multiplier of the weights.
         swiglu_alpha, swiglu_limit: Of packed experts: the factor within the sigmoid, and the bound of gates and ups.
         layers: Whether each layer has the mixture.
+        is_stacked: Whether the weights of a projection are one tensor `[experts, outputs, inputs]`, as in GGUF files, and not one
+            for each expert.
     """
 
     spec: ExpertsSpec
@@ -52,6 +58,7 @@ class Experts:
     swiglu_alpha: float
     swiglu_limit: float
     layers: tuple[bool, ...]
+    is_stacked: bool
 
     def shapes(self, layer_prefix: str) -> dict[str, tuple[int, ...]]:
         """Return the tensors of the mixture of a layer."""
@@ -69,8 +76,12 @@ class Experts:
                 f"{prefix}.experts.down_proj": (count, inner, d),
                 f"{prefix}.experts.down_proj_bias": (count, d),
             }
-        for n in range(count):
-            shapes |= self._expert_shapes(f"{prefix}.experts.{n}", inner)
+        if self.is_stacked:
+            stacked = self._expert_shapes(f"{prefix}.experts", inner)
+            shapes |= {name: (count, *size) for name, size in stacked.items()}
+        else:
+            for n in range(count):
+                shapes |= self._expert_shapes(f"{prefix}.experts.{n}", inner)
         if spec.shared is not None:
             shapes |= self._expert_shapes(f"{prefix}.{spec.shared.name}", self.shared_size)
             shapes |= {f"{prefix}.{spec.shared.gate}.weight": (1, d)} if spec.shared.gate else {}
@@ -87,10 +98,13 @@ class Experts:
         prefix = f"{layer_prefix}.{spec.name}"
         rows = rlx.reshape(x, (-1, self.hidden_size))
         weights, index = self._route(parameters, f"{prefix}.{spec.router}", rows)
-        expert, repeated = rlx.reshape(index, (-1,)), rlx.repeat(rows, chosen, axis=0)
+        expert = rlx.reshape(index, (-1,))
+        # Sorted by expert: neighbouring rows of one expert are multiplied together.
+        order = rlx.argsort(expert)
+        sorted_rows = rlx.take(rows, order // chosen, axis=0)
         network = self._packed if spec.is_packed else self._separate
-        y = network(parameters, f"{prefix}.experts", repeated, expert)
-        y = rlx.reshape(y, (-1, chosen, self.hidden_size))
+        y = network(parameters, f"{prefix}.experts", sorted_rows, rlx.take(expert, order))
+        y = rlx.reshape(rlx.take(y, rlx.argsort(order), axis=0), (-1, chosen, self.hidden_size))
         mixed = rlx.sum(y * weights[..., None], axis=1)
         if spec.shared is not None:
             mixed = mixed + self._shared(parameters, prefix, rows)
@@ -123,9 +137,12 @@ class Experts:
 
     def _separate(self, parameters: Parameters, prefix: str, rows: Any, expert: Any) -> Any:
         def product(part: str, x: Any) -> Any:
-            names = (f"{prefix}.{n}.{self.spec.names[part]}.weight" for n in range(self.num_experts))
-            weights = rlx.stack([parameters[name] for name in names])
-            return rlx.grouped_matmul(x, rlx.matrix_transpose(weights), expert)
+            name = f"{self.spec.names[part]}.weight"
+            if self.is_stacked:
+                weights = parameters[f"{prefix}.{name}"]
+            else:
+                weights = stacked([parameters[f"{prefix}.{n}.{name}"] for n in range(self.num_experts)])
+            return rlx.grouped_matmul(x, weights, expert, is_transposed=True)
 
         return product("down", self.act(product("gate", rows)) * product("up", rows))
 
@@ -145,6 +162,16 @@ class Experts:
         gate, up = (linear(parameters, f"{prefix}.{shared.name}.{names[part]}", rows) for part in ("gate", "up"))
         y = linear(parameters, f"{prefix}.{shared.name}.{names['down']}", self.act(gate) * up)
         return y if shared.gate is None else y * rlx.sigmoid(linear(parameters, f"{prefix}.{shared.gate}", rows))
+
+
+def stacked(weights: Sequence[Any]) -> Any:
+    """Return the weights of experts as one array; of one scheme as one quantised array, and of several decoded."""
+    schemes = {each.scheme for each in weights if isinstance(each, QuantizedArray)}
+    first, is_quantized = weights[0], all(isinstance(each, QuantizedArray) for each in weights)
+    if not is_quantized or len(schemes) > 1 or any(each.is_shared for scheme in schemes for each in scheme.fields):
+        return rlx.stack([dense(each) for each in weights])
+    fields = {name: rlx.stack([each.fields[name] for each in weights]) for name in first.fields}
+    return QuantizedArray(fields, first.scheme)
 
 
 def experts(spec: ExpertsSpec, config: Config, hidden_size: int, act: Callable[[Any], Any], num_layers: int) -> Experts:
@@ -172,7 +199,8 @@ def experts(spec: ExpertsSpec, config: Config, hidden_size: int, act: Callable[[
         routed_scale=config.number("routed_scaling_factor", 1.0) if is_grouped else 1.0,
         swiglu_alpha=config.number("swiglu_alpha", 1.702),
         swiglu_limit=config.number("swiglu_limit", 7.0),
-        layers=_layers_with_experts(spec, config, num_layers),
+        layers=layers_with_experts(spec, config, num_layers),
+        is_stacked=not spec.is_packed and config.flag(STACKED, False),
     )
 
 
@@ -185,7 +213,8 @@ def _shared_size(spec: ExpertsSpec, config: Config, inner: int) -> int:
     return inner * (1 if shared.num_experts is None else config.size_of(shared.num_experts))
 
 
-def _layers_with_experts(spec: ExpertsSpec, config: Config, num_layers: int) -> tuple[bool, ...]:
+def layers_with_experts(spec: ExpertsSpec, config: Config, num_layers: int) -> tuple[bool, ...]:
+    """Return whether each layer has the mixture."""
     step = 1 if spec.layer_step is None else config.size_of(spec.layer_step)
     first = 0 if spec.first_layer is None else int(config.number(spec.first_layer.name, spec.first_layer.default))
     dense = (config.values.get(spec.dense_layers) if spec.dense_layers else None) or ()
