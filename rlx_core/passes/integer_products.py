@@ -76,7 +76,17 @@ class IntegerProducts(Pass):
     requires: ClassVar = frozenset({LOWERED})
 
     def run(self, graph: Graph, context: Context) -> Result:
-        return each_graph(graph, lambda each: with_integer_products(each, context))
+        return each_graph(graph, lambda each: with_integer_operations(each, context))
+
+
+def with_integer_operations(graph: Graph, context: Context) -> Result:
+    """Return a graph with products and convolutions of codes."""
+    products = with_integer_products(graph, context)
+    if not any(n.op.name == "rlx.conv" for n in products.graph.nodes):
+        return products
+    from rlx_core.passes.integer_convolutions import with_integer_convolutions  # for programs that have them
+
+    return products.then(with_integer_convolutions(products.graph, context))
 
 
 def with_integer_products(graph: Graph, context: Context) -> Result:
