@@ -27,10 +27,7 @@ from rlx_core.ops.linalg import MatMul, reshaped
 from rlx_core.ops.piecewise import Round
 from rlx_core.ops.selection import Clip, clip, where
 from rlx_core.ops.structural import Reshape
-from rlx_core.passes.engine.base import Context, Conversion, Result
-from rlx_core.passes.engine.fusion import both_orders, refusal_of
-from rlx_core.passes.engine.sweep import sweep
-from rlx_core.passes.integer_products import (
+from rlx_core.passes.dequantised import (
     MAX_TERMS,
     Dequantised,
     integers_of,
@@ -41,6 +38,9 @@ from rlx_core.passes.integer_products import (
     scaled_codes,
     unreshaped,
 )
+from rlx_core.passes.engine.base import Context, Conversion, Result
+from rlx_core.passes.engine.fusion import both_orders, refusal_of
+from rlx_core.passes.engine.sweep import sweep
 from rlx_core.system.records import frozen
 
 NAME = "rlx.integer-products"

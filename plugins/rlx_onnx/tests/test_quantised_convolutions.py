@@ -82,14 +82,14 @@ def stem(layers: Layers) -> str:
 BLOCKS = {"residual": (residual_block, 8), "separable": (separable_block, 8), "stem": (stem, 3)}
 
 
+@pytest.mark.parametrize("batch", [2, "n"])
 @pytest.mark.parametrize("name", BLOCKS)
-def test_blocks_have_the_codes_of_onnx_runtime(name: str, tmp_path: Any) -> None:
+def test_blocks_have_the_codes_of_onnx_runtime(name: str, batch: int | str, tmp_path: Any) -> None:
     make, channels = BLOCKS[name]
     layers = Layers()
     y = make(layers)
-    proto = model(
-        [*layers.nodes, node("Identity", [y], ["y"])], [f"x: f32[2, {channels}, 11, 9]"], ["y: f32[]"], layers.tensors
-    )
+    nodes = [*layers.nodes, node("Identity", [y], ["y"])]
+    proto = model(nodes, [f"x: f32[{batch}, {channels}, 11, 9]"], ["y: f32[]"], layers.tensors)
     del proto.graph.output[0].type.tensor_type.shape.dim[:]
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
