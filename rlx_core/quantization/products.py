@@ -10,9 +10,9 @@ import rlx_core as rlx
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_core.ir.dtypes import i8, i32, u8
+from rlx_core.ir.dtypes import i8, i16, i32, u8
 from rlx_core.ops.convolution.arguments import Padding, Steps
-from rlx_core.ops.convolution.layers import conv
+from rlx_core.ops.convolution.layers import convolved
 from rlx_core.ops.linalg import operand
 from rlx_core.quantization.linear import along, codes_of, expect_codes
 
@@ -107,13 +107,19 @@ def quantized_conv(
     """
     data, kernel = _codes("quantized_conv: x", x), _codes("quantized_conv: weight", weight)
     zero = along("quantized_conv: x_zero_point", x_zero_point, data, ())
-    centred = less(kernel, along("quantized_conv: w_zero_point", w_zero_point, kernel, (0,), may_be_one=True))
-    sums = conv(less(data, zero), centred, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    centred = difference(kernel, along("quantized_conv: w_zero_point", w_zero_point, kernel, (0,), may_be_one=True))
+    sums = convolved(difference(data, zero), centred, stride, padding, dilation, groups, acc_dtype=i32)
     if bias is not None:
         sums = sums + rlx.astype(along("quantized_conv: bias", bias, sums, (1,)), i32)
     steps = rlx.astype(along("quantized_conv: multiplier", multiplier, sums, (1,), may_be_one=True), rlx.f32)
     out_zero = along("quantized_conv: out_zero_point", out_zero_point, sums, ())
     return codes_of(rlx.astype(sums, rlx.f32) * steps, out_zero, expect_codes("quantized_conv: dtype", dtype))
+
+
+def difference(codes: Any, zero_point: Any) -> Any:
+    """Return codes less their zero point, in i16."""
+    wide = rlx.astype(codes, i16)
+    return wide if zero_point is None or _is_zero(zero_point) else wide - rlx.astype(zero_point, i16)
 
 
 def integer_matmul(x: Any, w: Any, x_zero_point: Any, w_zero_point: Any) -> Any:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.ir.dims import product
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Value
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.convolution.folded import folded_matmul
 from rlx_core.ops.convolution.geometry import Geometry
 from rlx_core.ops.convolution.phases import PhasesOfAxis, StridePhase
@@ -33,21 +35,30 @@ def moved_back(x: Value) -> Value:
     return transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
-def conv(x: Value, w: Value, geometry: Geometry) -> Value:
-    """Return `Conv` of one group: `[n, l.., c]` and `[m, c, k..]` to `[n, o.., m]`."""
+def conv(x: Value, w: Value, geometry: Geometry, acc_dtype: DType | None = None) -> Value:
+    """Return `Conv` of one group: `[n, l.., c]` and `[m, c, k..]` to `[n, o.., m]`.
+
+    Integers with sums of `acc_dtype` are multiplied in pairs of channels, so that another channel of zeros makes their number
+    even.
+    """
+    odd = int(acc_dtype is not None and w.shape[1] % 2 == 1)
+    w = fitted(w, (0,) * w.ndim, (0, odd, *(0,) * geometry.rank))
     rows = reshape(transpose(w, (*range(2, w.ndim), 1, 0)), (product(w.shape[1:]), w.shape[0]))
+    image = surrounded(x, geometry, channels=odd)
     if geometry.is_pointwise:
-        return folded_matmul(x, rows, axes=1)
-    return folded_matmul(windows(surrounded(x, geometry), geometry), rows, axes=1 + geometry.rank)
+        return folded_matmul(image, rows, axes=1, acc_dtype=acc_dtype)
+    return folded_matmul(windows(image, geometry), rows, axes=1 + geometry.rank, acc_dtype=acc_dtype)
 
 
-def depthwise(x: Value, w: Value, geometry: Geometry) -> Value:
+def depthwise(x: Value, w: Value, geometry: Geometry, acc_dtype: DType | None = None) -> Value:
     """Return `Conv` whose groups are the channels, with one result each: `[n, l.., c]` and `[c, 1, k..]` to `[n, o.., c]`."""
     rank, cells = geometry.rank, geometry.cells
     # As a vector the weights are copied, and those of adjacent channels become adjacent.
     by_cell = reshape(transpose(w, (*range(2, w.ndim), 1, 0)), (cells * w.shape[0],))
     factors = reshape(by_cell, (*geometry.kernel, w.shape[0]))
     read = windows(surrounded(x, geometry), geometry)
+    if acc_dtype is not None:
+        read, factors = as_dtype(read, acc_dtype), as_dtype(factors, acc_dtype)
     return sum_axes(read * factors, axes=tuple(range(1 + rank, 1 + 2 * rank)))
 
 
@@ -129,11 +140,11 @@ def pooled(op: PoolOp, x: Value) -> Value:
     return op.over(windows(surrounded(x, geometry, op.fill(x)), geometry), tuple(range(1 + rank, 1 + 2 * rank)))
 
 
-def surrounded(x: Value, geometry: Geometry, fill: Any = 0) -> Value:
-    """Return `x` with its padding."""
-    if not geometry.is_padded:
+def surrounded(x: Value, geometry: Geometry, fill: Any = 0, channels: int = 0) -> Value:
+    """Return `x` with its padding, and `channels` more at the end."""
+    if not (geometry.is_padded or channels):
         return x
-    padded: Value = pad(x, scalar(fill, x.dtype), lo=(0, *geometry.lo, 0), hi=(0, *geometry.hi, 0))
+    padded: Value = pad(x, scalar(fill, x.dtype), lo=(0, *geometry.lo, 0), hi=(0, *geometry.hi, channels))
     return padded
 
 

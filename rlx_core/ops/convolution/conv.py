@@ -13,11 +13,11 @@ from attrs import evolve, field
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, floor_quotient, product, require
-from rlx_core.ir.dtypes import FLOATS, INTEGERS
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, i32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Category, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_dtype_of, expect_rank, expect_shape
-from rlx_core.ops.conversion import bilinear_jvp
+from rlx_core.ops.conversion import as_dtype, bilinear_jvp
 from rlx_core.ops.convolution.geometry import MOST_AXES, Windowed
 from rlx_core.ops.convolution.phases import Phases
 from rlx_core.ops.convolution.ways import (
@@ -34,9 +34,11 @@ from rlx_core.ops.convolution.ways import (
 )
 from rlx_core.ops.creation import zeros
 from rlx_core.ops.kinds import promoted
+from rlx_core.ops.linalg import product_dtype
 from rlx_core.ops.movement import flip, spread_size
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import as_axes, as_shape, transpose
+from rlx_core.ops.validators import optional_dtype
 from rlx_core.system.records import frozen
 
 SAMPLED = ("f32", "f64", "f16", "bf16", "i32")
@@ -105,11 +107,14 @@ class Conv(Convolution):
     Attributes:
         stride, dilation, lo, hi: One number per spatial axis; see `Windowed`.
         groups: Divides c and m.
+        acc_dtype: A wider dtype of the same kind for the sums and the result, as of `MatMul`.
 
     Raises:
         ShapeError: The kernel is larger than the padded operand, groups do not divide the channels, or a step is below 1.
+        DtypeError: `acc_dtype` is narrower than the operands, or of another kind.
     """
 
+    acc_dtype: DType | None = field(default=None, converter=optional_dtype, kw_only=True)
     channels: ClassVar = (1, 0, 1)
     free: ClassVar = (((0, False), (0, False)), ((0, True), (1, True)))
 
@@ -118,21 +123,22 @@ class Conv(Convolution):
         geometry = self.geometry(w.shape[2:])
         expect_shape("weight", w, (w.shape[0], self.each("channels of x", x.shape[1]), *w.shape[2:]))
         self.each("channels of y", w.shape[0])
-        return x.with_shape((x.shape[0], w.shape[0], *geometry.counts(x.shape[2:])))
+        shape = x.shape[0], w.shape[0], *geometry.counts(x.shape[2:])
+        return TensorType(product_dtype(x, w, self.acc_dtype), shape)
 
     def decompose(self, x: Value, w: Value) -> Value:
         geometry = self.geometry(w.shape[2:])
         if geometry.is_padded:
             return self.unpadded()(fitted(x, geometry.lo, geometry.hi), w)
         if has_few_terms(w) or has_few_results(w.shape[0], self.groups):
-            return by_sums(x, w, geometry, self.groups)
-        return by_matrices(x, w, geometry, self.groups)
+            return by_sums(x, w, geometry, self.groups, self.acc_dtype)
+        return by_matrices(x, w, geometry, self.groups, self.acc_dtype)
 
     def vjp(self, g: Value, x: Value, w: Value, *, y: Value) -> tuple[Value, ...]:
         steps = steps_of(self)
-        return conv_backward_input(g, w, sizes=x.shape[2:], **steps), conv_backward_weight(
-            x, g, kernel=w.shape[2:], **steps
-        )
+        dx = conv_backward_input(g, w, sizes=x.shape[2:], **steps)
+        dw = conv_backward_weight(x, g, kernel=w.shape[2:], **steps)
+        return as_dtype(dx, x.dtype), as_dtype(dw, w.dtype)
 
     def cost(self, x: TensorType, w: TensorType) -> Dim:
         return 2 * self.infer(x, w).size * product(w.shape[1:])
@@ -146,6 +152,10 @@ class Conv(Convolution):
         yield Sample("f32[2, 5, 3, 3]", "f32[6, 5, 1, 1]")
         yield Sample("f64[1, 2, 4, 3, 5]", "f64[5, 2, 2, 2, 3]", stride=(1, 2, 2), hi=(0, 1, 0))
         yield Sample("f32[2, 3, 0]", "f32[4, 3, 1]", lo=(1,), hi=(1,))
+        yield Sample("i16[2, 5, 6]", "i16[8, 5, 3]", lo=(1,), acc_dtype=i32, low=-255.0, high=255.0)
+        yield Sample("i16[1, 9, 5, 5]", "i16[6, 9, 3, 2]", stride=(2, 1), acc_dtype=i32, low=-255.0, high=255.0)
+        yield Sample("i8[1, 4, 9]", "i8[4, 1, 3]", groups=4, acc_dtype=i32, low=-127.0, high=127.0)
+        yield Rejected("f32[1, 4, 8]", "f32[4, 4, 3]", acc_dtype=i32, error=DtypeError, says="cannot hold")
         yield Rejected(
             "f32[1, 3, 4, 4]", "f32[2, 3, 7, 3]", lo=(1, 1), hi=(1, 1), error=ShapeError, says="6 (1 + 4 + 1)"
         )

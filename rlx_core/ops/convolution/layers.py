@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rlx_core.errors import ShapeError
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import product
+from rlx_core.ir.dtypes import DType
 from rlx_core.ops.arguments import listed, whole
 from rlx_core.ops.convolution import conv as ops
 from rlx_core.ops.convolution.arguments import (
@@ -69,9 +70,24 @@ def conv(
     >>> conv([[[1.0, 2.0, 3.0, 4.0]]], [[[1.0, 1.0]]], stride=2).tolist()
     [[[3.0, 7.0]]]
     """
+    y = convolved(x, weight, stride, padding, dilation, groups, layout)
+    return _biased("conv", y, bias, layout)
+
+
+def convolved(
+    x: Any,
+    weight: Any,
+    stride: Steps = 1,
+    padding: Padding = 0,
+    dilation: Steps = 1,
+    groups: int = 1,
+    layout: Layout = "nchw",
+    acc_dtype: DType | None = None,
+) -> Any:
+    """Return a convolution without bias, `[n, m, ..]` in either layout of x; `acc_dtype` as of `Conv`, the others of `conv`."""
     data, weights = channels_second("conv", x, layout), _weights("conv", x, weight)
     steps_of = windows("conv", data, _kernel(weights), stride, padding, dilation)
-    return _biased("conv", ops.conv(data, weights, **steps_of, groups=whole("conv: groups", groups)), bias, layout)
+    return ops.conv(data, weights, **steps_of, groups=whole("conv: groups", groups), acc_dtype=acc_dtype)
 
 
 @checked_call

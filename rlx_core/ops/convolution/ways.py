@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_core.ir.dims import Dim, floor_quotient, product
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Value
 from rlx_core.ops import movement
 from rlx_core.ops.conversion import as_dtype
@@ -17,7 +18,6 @@ from rlx_core.ops.convolution.geometry import Geometry
 from rlx_core.ops.convolution.sliding import sliding_windows
 from rlx_core.ops.linalg import mat_mul, swap_last
 from rlx_core.ops.movement import narrow, spread_size
-from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import reshape, sum_axes, transpose
 
 FEW_TERMS = 32
@@ -39,27 +39,31 @@ def has_few_results(channels: Dim, groups: Dim) -> bool:
     return isinstance(each, int) and each < FEW_RESULTS
 
 
-def by_matrices(x: Value, w: Value, geometry: Geometry, groups: Dim) -> Value:
+def by_matrices(x: Value, w: Value, geometry: Geometry, groups: Dim, acc_dtype: DType | None = None) -> Value:
     """Return a convolution without padding: [m/g, c/g·k] @ [n, g, c/g·k, o]."""
     n, (m, each) = x.shape[0], w.shape[:2]
     counts = geometry.counts(x.shape[2:])
     terms = each * geometry.cells
     columns = x if geometry.is_pointwise else windows_of(x, geometry)
     if groups == 1:
-        product_of_all = mat_mul(reshape(w, (m, terms)), reshape(columns, (n, terms, product(counts))))
+        rows, cells = reshape(w, (m, terms)), reshape(columns, (n, terms, product(counts)))
+        product_of_all = mat_mul(rows, cells, acc_dtype=acc_dtype)
         return reshape(product_of_all, (n, m, *counts))
     left = reshape(w, (groups, floor_quotient(m, groups), terms))
-    return reshape(mat_mul(left, reshape(columns, (n, groups, terms, product(counts)))), (n, m, *counts))
+    right = reshape(columns, (n, groups, terms, product(counts)))
+    return reshape(mat_mul(left, right, acc_dtype=acc_dtype), (n, m, *counts))
 
 
-def by_sums(x: Value, w: Value, geometry: Geometry, groups: Dim) -> Value:
+def by_sums(x: Value, w: Value, geometry: Geometry, groups: Dim, acc_dtype: DType | None = None) -> Value:
     """Return a convolution without padding as one sum: [n, g, m/g, (c/g, k), o]."""
     n, (m, each) = x.shape[0], w.shape[:2]
-    rank, counts = geometry.rank, geometry.counts(x.shape[2:])
+    rank, counts, result = geometry.rank, geometry.counts(x.shape[2:]), acc_dtype or x.dtype
     read = reshape(windows_of(x, geometry), (n, groups, 1, each, *geometry.kernel, *counts))
     factors = reshape(w, (groups, floor_quotient(m, groups), each, *geometry.kernel, *(1,) * rank))
-    total = sum_axes(wide(read) * wide(factors), axes=tuple(range(3, 4 + rank)))
-    return as_dtype(reshape(total, (n, m, *counts)), x.dtype)
+    total = sum_axes(
+        as_dtype(read, result.accumulator) * as_dtype(factors, result.accumulator), axes=tuple(range(3, 4 + rank))
+    )
+    return as_dtype(reshape(total, (n, m, *counts)), result)
 
 
 def weight_by_matrices(x: Value, dy: Value, geometry: Geometry, groups: Dim) -> Value:

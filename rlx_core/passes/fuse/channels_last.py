@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from attrs import evolve
 
-from rlx_core.ir.dtypes import f32, f64
+from rlx_core.ir.dtypes import f32, f64, i16, i32
 from rlx_core.ir.graph import Graph, Node, Value, as_results
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
@@ -41,7 +41,8 @@ FEWEST_RESULTS: Final = 8
 class ChannelsLast(FusionPass):
     """Make convolutions products with rows that are windows, where the target reads such rows where they lie.
 
-    Only f32 and f64, and only if there is a convolution of more than one cell: products alone need no other layout.
+    Only f32, f64 and i16 with sums in i32, and only if there is a convolution of more than one cell: products alone need no
+    other layout.
     """
 
     makes: ClassVar = (FoldedMatMul,)
@@ -71,11 +72,7 @@ def is_wanted(node: Node) -> bool:
     How many images there are need not be known.
     """
     op, (a, b) = node.op, node.present()
-    if (
-        node.type.dtype not in (f32, f64)
-        or 0 in (*a.shape, *b.shape)
-        or not (has_known_images(a) and has_known_images(b))
-    ):
+    if not has_supported_dtypes(node) or 0 in (*a.shape, *b.shape) or not (has_known_images(a) and has_known_images(b)):
         return False
     assert isinstance(op, Convolution), "asked of convolutions alone"
     if isinstance(op, ConvTranspose) and any(op.output_padding):
@@ -91,6 +88,13 @@ def is_wanted(node: Node) -> bool:
         )
         return isinstance(width, int) and width >= FEWEST_RESULTS and 0 not in node.type.shape
     return isinstance(op, Conv) and op.groups == a.shape[1] == b.shape[0] and 0 not in node.type.shape
+
+
+def has_supported_dtypes(node: Node) -> bool:
+    """Return whether a convolution is one of f32 or f64, or of i16 with sums in i32."""
+    if isinstance(node.op, Conv) and node.op.acc_dtype is not None:
+        return node.op.acc_dtype is i32 and next(iter(node.present())).dtype is i16
+    return node.type.dtype in (f32, f64)
 
 
 def has_known_images(value: Value) -> bool:
@@ -158,7 +162,7 @@ def convolution(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tupl
         sizes = tuple(n.__index__() for n in node.type.shape[2:])
         return (walk.back(channels_last.backward_input(walk.of(a), b, geometry, sizes)),)
     convolve = channels_last.conv if op.groups == 1 else channels_last.depthwise
-    return (walk.back(convolve(walk.of(a), b, geometry)),)
+    return (walk.back(convolve(walk.of(a), b, geometry, op.acc_dtype if isinstance(op, Conv) else None)),)
 
 
 def pool(walk: ChannelsLastWalk, node: Node, values: list[Value]) -> tuple[Value, ...] | None:

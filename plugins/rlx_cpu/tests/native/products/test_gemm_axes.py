@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import kernel, place_of, products_of
+from harness import EVERY_WIDTH, kernel, place_of, products_of
 from products import check, error_bound, random
 
-from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.dtypes import dtype, f32, i16, i32, i64, u8
+from rlx_core.ir.graph import probe
+from rlx_core.ir.types import spec
 from rlx_core.ops.activation import relu
-from rlx_core.ops.arithmetic import add
+from rlx_core.ops.arithmetic import add, multiply
+from rlx_core.ops.conversion import Cast
 from rlx_core.ops.convolution.folded import FoldedMatMul
+from rlx_core.ops.piecewise import Round
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_cpu.native.llvm.isa import Isa, available
-from rlx_cpu.native.products.gemm_epilogue import folded_matmul
+from rlx_cpu.native.products.gemm_epilogue import folded_matmul, integer_folded_matmul, reason_at_integer_windows
 
 CASES = {
     "lines of 15": ((2, 17, 17, 5), (3, 3), (1, 1), (1, 1), 19),
@@ -121,3 +125,60 @@ def test_without_elements_nothing_is_read() -> None:
         w = np.ones((shape[2] * shape[3], n), "f4")
         (found,) = kernel(folded_matmul, FoldedMatMul(2), [x, w], isa)(x, w)
         assert np.array_equal(found, np.tensordot(x, w.reshape(*shape[2:], n), 2))
+
+
+def integers(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Differences of codes and zero points."""
+    return np.random.default_rng(seed).integers(-255, 256, shape).astype("i2")
+
+
+@EVERY_WIDTH
+@pytest.mark.parametrize("name", CASES)
+def test_windows_of_integers_are_multiplied_in_pairs(isa: Isa, name: str) -> None:
+    """Exactly, with an even number of channels, also where the channels of an image are not adjacent."""
+    (*sizes, channels), cells, stride, dilation, n = CASES[name]
+    image = integers((*sizes, channels + channels % 2))
+    for each in (image, np.moveaxis(np.ascontiguousarray(np.moveaxis(image, -1, 1)), 1, -1)):
+        x = windows(each, cells, stride, dilation)
+        w = integers((int(np.prod(x.shape[3:])), n), seed=1)
+        exact = x.reshape(*x.shape[:3], -1).astype("i4") @ w.astype("i4")
+        for bound in ((), (1,)):
+            (result,) = kernel(integer_folded_matmul, FoldedMatMul(3, acc_dtype=i32), [x, w], isa, bound=bound)(x, w)
+            np.testing.assert_array_equal(result, exact)
+
+
+@EVERY_WIDTH
+@pytest.mark.parametrize("channels", [6, 1500])
+def test_sums_of_integers_are_scaled_and_rounded_to_codes(isa: Isa, channels: int) -> None:
+    """With a residual in i16, and both results in one block of terms and in several."""
+    x, n = windows(integers((2, 5, 6, channels)), (3, 3), (1, 1), (1, 1)), 19
+    w, residual, scale = (
+        integers((9 * channels, n), seed=1),
+        integers((*x.shape[:3], n), seed=2),
+        np.linspace(1, 2, n, dtype="f4") / channels,
+    )
+    whole = (3 * 4 * n, 4 * n, n, 1)
+    steps = (
+        RegionStep(Cast(f32), (0,)), RegionStep(multiply.op(), (3, 2)), RegionStep(Cast(f32), (1,)),
+        RegionStep(add.op(), (4, 5)), RegionStep(Round(), (6,)), RegionStep(Cast(i16), (7,)), RegionStep(Cast(u8), (8,)),
+    )  # fmt: skip
+    region = ElementwiseRegion((*x.shape[:3], n), steps, (whole, whole, (0, 0, 0, 1)), (5, 6))
+    op = FoldedMatMul(3, region=region, acc_dtype=i32)
+    sums = x.reshape(*x.shape[:3], -1).astype("i4") @ w.astype("i4")
+    rounded = np.clip(np.rint(sums.astype("f4") * scale + residual), -(2**15), 2**15 - 1).astype("i2")
+    made = kernel(integer_folded_matmul, op, [x, w, residual, scale], isa, bound=(1, 3))
+    for found, expected in zip(made(x, w, residual, scale), (rounded, rounded.astype("u1")), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("types", "acc", "reason"),
+    [
+        (("i16[2, 3, 5]", "i16[5, 4]"), i32, "an even number of channels, not 5"),
+        (("i8[2, 3, 6]", "i8[6, 4]"), i32, "factors of i16 with sums in i32, not i8"),
+        (("i16[2, 3, 6]", "i16[6, 4]"), i64, "not i16 with sums in i64"),
+    ],
+)
+def test_other_integers_have_no_such_kernel(types: tuple[str, ...], acc: object, reason: str) -> None:
+    node = probe(FoldedMatMul(1, acc_dtype=acc), [spec(t) for t in types])
+    assert reason in (reason_at_integer_windows(node) or "")

@@ -109,7 +109,12 @@ def test_a_fused_program_has_the_bits_of_the_unfused_one(name: str, sizes: str) 
         (("i32[2, 4]", "i32[4, 3]"), (RegionStep(Cast(f32), (0,)),), i32, "not i32 with sums in i32"),
         (("i8[2, 4]", "i8[4, 3]"), (RegionStep(Cast(f32), (0,)),), i64, "not i8 with sums in i64"),
         (("i8[2, 4]", "i8[4, 3]"), (RegionStep(Cast(dtype("f64")), (0,)),), i32, "results that are one of f32"),
-        (("i8[2, 4]", "i8[4, 3]", "i8[3]"), (RegionStep(Cast(f32), (0,)), RegionStep(Cast(f32), (1,))), i32, "not i8"),
+        (
+            ("i8[2, 4]", "i8[4, 3]", "i64[3]"),
+            (RegionStep(Cast(f32), (0,)), RegionStep(Cast(f32), (1,))),
+            i32,
+            "not i64",
+        ),
     ],
 )
 def test_refusals_have_reasons(types: tuple[str, ...], steps: Any, acc: Any, reason: str) -> None:

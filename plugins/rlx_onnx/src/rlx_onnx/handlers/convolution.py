@@ -10,6 +10,8 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.ops.convolution.layers import convolved as convolution
+from rlx_core.quantization.products import difference
 from rlx_onnx.handlers.windows import windows_of
 from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
@@ -132,17 +134,22 @@ def col2im(node: OnnxNode, x: Any, image: Any, block: Any) -> Any:
 @handles("ConvInteger")
 def conv_integer(node: OnnxNode, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
     """A convolution of integers less their zero points, in i32."""
-    return rlx.astype(integer_conv(node, x, w, x_zero, w_zero), rlx.i32)
+    return integer_conv(node, x, w, x_zero, w_zero)
 
 
 def integer_conv(node: OnnxNode, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
-    """The exact sums, in f64, which has every integer that sums of products of bytes come to."""
+    """The sums of products of codes less their zero points, in i32: exact modulo 2^32."""
     if x.ndim < 3:
         raise FormatError(f"{node}: x has {x.ndim} axes")
-    left, right = rlx.astype(x, rlx.f64), rlx.astype(w, rlx.f64)
-    if x_zero is not None:
-        left = left - rlx.astype(x_zero, rlx.f64)
-    if w_zero is not None:
-        zero = rlx.astype(w_zero, rlx.f64)
-        right = right - (rlx.reshape(zero, (-1, *(1,) * (w.ndim - 1))) if zero.ndim == 1 else zero)
-    return convolved(node, left, right)
+    if w_zero is not None and w_zero.ndim == 1:
+        w_zero = rlx.reshape(w_zero, (-1, *(1,) * (w.ndim - 1)))
+    windows = windows_of(node, x.shape[2:], tuple(w.shape[2:]))
+    return convolution(
+        difference(x, x_zero),
+        difference(w, w_zero),
+        windows.stride,
+        windows.padding,
+        windows.dilation,
+        node.get("group", 1),
+        acc_dtype=rlx.i32,
+    )

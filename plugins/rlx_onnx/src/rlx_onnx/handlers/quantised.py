@@ -153,7 +153,7 @@ def quantized_conv(
     exact = integer_conv(node, x, w, x_zero, w_zero)
     dims = (-1, *(1,) * (x.ndim - 2))
     if b is not None:
-        exact = exact + rlx.reshape(rlx.astype(b, rlx.f64), dims)
+        exact = exact + rlx.reshape(rlx.astype(b, rlx.i32), dims)
     scale = rlx.astype(x_scale, rlx.f32) * rlx.astype(w_scale, rlx.f32) / rlx.astype(y_scale, rlx.f32)
     scale = rlx.reshape(scale, dims) if scale.ndim == 1 and scale.shape[0] != 1 else scale
     return rounded(rlx.astype(exact, rlx.f32) * scale, y_zero)

@@ -51,7 +51,8 @@ def load(
     """A model of ONNX as a model of rlx.
 
     Tensors of floats with an axis are parameters, by their names in the file; other tensors are constants, and so are tensors
-    whose numbers determine a shape. The tensors of a file, and of external files, are memory-mapped and not copied.
+    whose numbers determine a shape, and scales of codes for a tensor or an axis. The tensors of a file, and of external files,
+    are memory-mapped and not copied.
 
     Args:
         model: A file, or an `onnx.ModelProto`, which may be changed.
@@ -146,7 +147,12 @@ class _Reading:
                 names = [one.name for one in graph.input]
                 raise UnknownNameError(f"there is no input {each!r}", Fact("inputs", names), hint=nearest(each, names))
         self.inputs: list[ModelInput] = inputs_of([each for each in declared if each.name not in known], types)
-        self.constants = {name for name, value in self.tensors.items() if not _is_parameter(value)}
+        scales = _scales_of(graph)
+        self.constants = {
+            name
+            for name, value in self.tensors.items()
+            if not _is_parameter(value) or (name in scales and value.ndim < 2)
+        }
 
     def _tensor(self, tensor: Any) -> Any:
         return entered(array_of(tensor, f"tensor {tensor.name}", self.outside), tensor.data_type)
@@ -261,6 +267,11 @@ class InputsNeeded(tuple[str, ...]):
 
 def _is_parameter(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.ndim > 0 and value.dtype != object and rlx_name(value) in FLOATS
+
+
+def _scales_of(graph: Any) -> set[str]:
+    """Return the names of the scales of codes in a graph."""
+    return {n.input[1] for n in graph.node if n.op_type in ("QuantizeLinear", "DequantizeLinear") and len(n.input) > 1}
 
 
 def rlx_name(array: np.ndarray) -> str:

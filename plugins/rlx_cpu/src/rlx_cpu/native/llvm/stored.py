@@ -26,7 +26,7 @@ class Stored:
     Attributes:
         simd: The registers.
         dtype: A float dtype that `simd.dtype` holds exactly, or bool, which is only read; or, for sums of integers, an integer
-            of at most as many bits, which is written modulo 2^bits.
+            of at most as many bits, which is read as it is and written modulo 2^bits.
     """
 
     simd: Simd
@@ -114,7 +114,7 @@ class Stored:
         return element if width(value) == 1 else ir.VectorType(element, width(value))
 
     def _widened(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
-        if self.is_same:
+        if self.is_same or self.dtype.is_integer:
             return value
         if self.dtype is bool_:
             return b.icmp_unsigned("!=", value, constant(value.type, 0))

@@ -162,6 +162,7 @@ class GemmEmitter:
                     rows=rows,
                     vectors=vectors,
                     a_strides=row_strides(plan, rows),
+                    pair_stride=plan.pair_stride,
                     right=Right(
                         p.b.by_row * words.per_word if is_direct else vectors * plan.vector_nbytes,
                         words.stored.itemsize if is_direct else plan.vector_nbytes,

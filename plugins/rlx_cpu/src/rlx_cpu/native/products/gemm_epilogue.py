@@ -105,7 +105,7 @@ def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, nam
     return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
 
 
-SCALED: Final = (f32, f16, bf16, bool_, i32)
+SCALED: Final = (f32, f16, bf16, bool_, i32, i16, i8, u8)
 """Dtypes of the operands of a region of integer sums."""
 
 SCALED_RESULTS: Final = (f32, f16, bf16, i32, i16, u16, i8, u8)
@@ -121,7 +121,7 @@ def reason_of_integers(op: FusedMatMulEpilogue, operands: tuple[TensorType, ...]
     x = operands[0]
     if op.acc_dtype is not i32 or x.dtype not in PAIRED_INTEGERS:
         return f"factors of i8, u8 or i16 with sums in i32, not {x.dtype} with sums in {op.acc_dtype}"
-    return reason_of_wide_sums(op, operands, SCALED, SCALED_RESULTS)
+    return reason_of_sums(op.region, x.with_dtype(i32), operands[2:])
 
 
 @lru_cache(maxsize=256)
@@ -130,27 +130,28 @@ def reason_of_narrow_floats(op: FusedMatMulEpilogue, operands: tuple[TensorType,
     x = operands[0]
     if op.acc_dtype is not f32 or not x.dtype.is_narrow:
         return f"factors of f16 or bf16 with sums in f32, not {x.dtype} with sums in {op.acc_dtype}"
-    return reason_of_wide_sums(op, operands, FLOATS_READ, FLOATS_READ[:3])
+    return reason_of_sums(op.region, x.with_dtype(f32), operands[2:], FLOATS_READ, FLOATS_READ[:3])
 
 
-def reason_of_wide_sums(
-    op: FusedMatMulEpilogue, operands: tuple[TensorType, ...], read: Sequence[DType], written: Sequence[DType]
+def reason_of_sums(
+    region: ElementwiseRegion,
+    sums: TensorType,
+    others: Sequence[TensorType],
+    read: Sequence[DType] = SCALED,
+    written: Sequence[DType] = SCALED_RESULTS,
 ) -> str | None:
-    """Return why the region of a product is not computed on sums of `op.acc_dtype`; `None` if it is.
+    """Return why a region of unrounded sums is not a stage of their kernel; `None` if it is.
 
     Args:
-        read, written: Dtypes of its other operands, and of its results.
+        read, written: Dtypes of the other operands, and of the results; by default those for sums of integers.
     """
-    assert op.acc_dtype is not None, "the sums have a dtype"
-    x, _, *others = operands
-    sums = x.with_dtype(op.acc_dtype)
-    results = op.region.types(sums.with_shape(op.region.shape), *others)[1 + len(others) :]
-    if any(results[r].dtype not in written for r in op.region.results):
+    results = region.types(sums.with_shape(region.shape), *others)[1 + len(others) :]
+    if any(results[r].dtype not in written for r in region.results):
         return f"results that are one of {' '.join(map(str, written))}"
     odd = sorted({t.dtype.name for t in others if t.dtype not in read})
     if odd:
         return f"operands that are one of {' '.join(map(str, read))}, not {' '.join(odd)}"
-    return None if region_function(NATIVE, op.region, [sums, sums, *others]) is not None else "steps with vector code"
+    return None if region_function(NATIVE, region, [sums, sums, *others]) is not None else "steps with vector code"
 
 
 def reason_at_integers(node: Node) -> str | None:
@@ -180,7 +181,7 @@ is_narrow_product = Condition(
 
 @native.register(
     FusedMatMulEpilogue,
-    dtypes=(*PAIRED_INTEGERS, *SCALED, u16),
+    dtypes=(*SCALED, u16),
     when=is_integer_product,
     in_place=OTHERS,
     is_each_in_place=True,
@@ -227,11 +228,56 @@ def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | No
 )
 def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels and over rows that are read where they lie, the region on the sums."""
+    return emit_windows(module, node, layout, isa, name)
+
+
+def emit_windows(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """The product of windows by a matrix, and the region on the sums."""
     epilogue = region_of_windows(node, layout, prefetched_nbytes=isa.machine.l2_nbytes)
     keeps_result = op_of(node, FoldedMatMul).region is not None
     return emit_product(
         module, layout, isa, name, epilogue, product_of_windows(node, layout), keeps_result=keeps_result
     )
+
+
+@lru_cache(maxsize=256)
+def reason_of_integer_windows(op: FoldedMatMul, operands: tuple[TensorType, ...]) -> str | None:
+    """Return why a product of windows of integers is not one kernel, as "needs …" would continue; `None` if it is."""
+    x, _, *others = operands
+    if op.acc_dtype is not i32 or x.dtype is not i16:
+        return f"factors of i16 with sums in i32, not {x.dtype} with sums in {op.acc_dtype}"
+    if not isinstance(x.shape[-1], int) or x.shape[-1] % 2:
+        return f"an even number of channels, not {x.shape[-1]}"
+    return None if op.region is None else reason_of_sums(op.region, x.with_dtype(i32), others)
+
+
+def reason_at_integer_windows(node: Node) -> str | None:
+    """Return why a node is no native product of windows of integers; `None` if it is one."""
+    return reason_of_integer_windows(op_of(node, FoldedMatMul), tuple(v.type for v in node.present()))
+
+
+is_product_of_integer_windows = Condition(
+    "windows of i16 in pairs, and a region whose steps have vector code",
+    lambda node: reason_at_integer_windows(node) is None,
+    reason_at_integer_windows,
+    is_settled=lambda node: (
+        True
+    ),  # channels are known, and a region of single elements has the same steps for all sizes
+)
+
+
+@native.register(
+    FoldedMatMul,
+    dtypes=(*SCALED, u16),
+    when=is_product_of_integer_windows,
+    in_place=OTHERS,
+    is_each_in_place=True,
+    writes_strides=True,
+    sized=sized_folded(region_of_windows),
+)
+def integer_folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels of pairs and over rows that are read where they lie, the region on the sums."""
+    return emit_windows(module, node, layout, isa, name)
 
 
 def epilogue_of(
@@ -254,7 +300,7 @@ def epilogue_of(
     """
     others = layout.required()[factors:]
     x, *following = (v.type for v in node.present())
-    if isinstance(node.op, FusedMatMulEpilogue):
+    if isinstance(node.op, FusedMatMulEpilogue | FoldedMatMul):
         x = x.with_dtype(node.op.acc_dtype or x.dtype)
     function = region_function(NATIVE, op, [x, x, *following[factors - 1 :]], others)
     assert function is not None, "the row refuses other regions"

@@ -135,6 +135,13 @@ class ProductPlan:
         return "copied" if is_row_major else "packed"
 
     @property
+    def pair_stride(self) -> int | None:
+        """Bytes between the elements of a word of A, if the inner loop reads A in place and they are not adjacent."""
+        by_column = self.product.a.by_column
+        is_spread = self.rows == "direct" and self.words.is_pair and by_column != self.words.stored.itemsize
+        return by_column if is_spread else None
+
+    @property
     def shares_rows(self) -> bool:
         """Whether A is packed once for all, before the product."""
         return self.rows != "direct" and not self.owns_rows
@@ -169,17 +176,18 @@ class ProductPlan:
         p, max_words = self.product, self.sizes.depth_nbytes // self.words.itemsize
         if not p.runs or not is_known(p.length):
             return p.runs
-        pieces = next(
-            (n for n in range(-(-p.length // max_words), p.length // UNROLL) if p.length % (n * UNROLL) == 0), 1
-        )
-        return (*p.runs, (pieces, p.length // pieces * p.a.by_column)) if pieces > 1 else p.runs
+        length = self.words.count(p.length)
+        pieces = next((n for n in range(-(-length // max_words), length // UNROLL) if length % (n * UNROLL) == 0), 1)
+        stride = p.length // pieces * p.a.by_column
+        return (*p.runs, (pieces, stride)) if pieces > 1 else p.runs
 
     @property
     def run(self) -> int | None:
         """Words along k that lie in a row, where not all of them do."""
-        return (
-            self.product.length // prod(size for size, _ in self.runs[len(self.product.runs) :]) if self.runs else None
-        )
+        if not self.runs:
+            return None
+        pieces = prod(size for size, _ in self.runs[len(self.product.runs) :])
+        return self.product.length // (pieces * self.words.per_word)
 
     def unroll(self, rows: int, vectors: int) -> int:
         """Steps along k in one round of a tile's inner loop: few where there is one loop for each of many heights, too."""

@@ -167,6 +167,7 @@ class Microkernel:
         a_strides: Bytes from a row of A to the next, and from a word to the next.
         right: Layout of B.
         result: Layout of C.
+        pair_stride: Bytes between the elements of a word of A, if they are not adjacent.
         accumulates: Whether K is split into several blocks.
         is_even: Whether every call, or run, has a positive multiple of `unroll` words; no code is generated for others.
         unroll: Words in one iteration of the inner loop.
@@ -182,6 +183,7 @@ class Microkernel:
     a_strides: tuple[int, int]
     right: Right
     result: ResultTile
+    pair_stride: int | None = None
     accumulates: bool = False
     is_even: bool = False
     unroll: int = UNROLL
@@ -388,9 +390,15 @@ class Microkernel:
         simd, words = self.simd, self.words
         line = [self._right(b, panel, j, masks[j] if masks else None) for j in range(self.vectors)]
         for i in range(self.rows):
-            factor = simd.splat(b, simd.load_scalar(b, offset(b, a, i * self.a_strides[0]), words.align))
+            factor = simd.splat(b, self._left(b, offset(b, a, i * self.a_strides[0])))
             for j, value in enumerate(line, first):
                 sums[i][j] = words.multiply_add(b, factor, value, sums[i][j])
+
+    def _left(self, b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
+        """A word of A."""
+        if self.pair_stride is not None:
+            return self.words.scalar(b, place, self.pair_stride)
+        return self.simd.load_scalar(b, place, self.words.align)
 
     def _right(self, b: ir.IRBuilder, panel: ir.LlvmValue, j: int, mask: ir.LlvmValue | None) -> ir.LlvmValue:
         """A vector of words of B."""
