@@ -190,7 +190,7 @@ def kernel(
             code = compile_module(module, isa)
     else:
         here = available()[0]
-        code = JitCode(link([generate(with_meanings(module), here)], here), is_cached=False)
+        code = JitCode(link([generate(with_meanings(str(module)), here)], here), is_cached=False)
     return Kernel(code, emitted, layout, module, isa)
 
 

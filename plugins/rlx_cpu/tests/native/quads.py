@@ -7,12 +7,17 @@ function that is defined here, and LLVM compiles the module for this machine, in
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
+import pytest
 from attrs import evolve
 
-from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.isa import BY_NAME, Isa, available, this_host
+from rlx_cpu.native.llvm import boundary, jit, objects, optimise
+from rlx_cpu.native.llvm.background import drain
+from rlx_cpu.native.llvm.build import OUTER
+from rlx_cpu.native.llvm.isa import BY_NAME, Isa, assuming_host, available, this_host
 
 MEANINGS: Final = {
     "llvm.x86.avx512.vpdpbusd.512": ("z", "s"),
@@ -67,9 +72,24 @@ def runs_here(isa: Isa) -> bool:
     return any(each.name == isa.name and set(isa.dots) <= set(each.dots) for each in available())
 
 
-def with_meanings(module: ir.Module) -> str:
-    """The text of a module in which functions that are defined in it take the place of the intrinsics."""
-    text = str(module)
+@contextmanager
+def as_on(dots: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Programs are compiled as on this machine's processor with further features, and computed by the meaning of these."""
+    here, host = optimise.processor(available()[0]), this_host()
+
+    def generate(text: str, isa: Isa) -> bytes:
+        return boundary.object_file(with_meanings(text), here, outer=OUTER)
+
+    drain()  # what is compiled in the background is code for this machine
+    with assuming_host(evolve(host, features=host.features | {*dots})), jit.keeping(None):
+        for module in (jit, objects):
+            monkeypatch.setattr(module, "generate", generate)
+        yield
+        drain()
+
+
+def with_meanings(text: str) -> str:
+    """A module in which functions that are defined in it take the place of the intrinsics."""
     definitions = {name: meaning(name, *extensions) for name, extensions in MEANINGS.items()}
     for name, definition in {**definitions, PAIRS: MEANING_OF_PAIRS}.items():
         declared = re.search(rf'^declare .*@"{re.escape(name)}"\(.*\)$', text, re.MULTILINE)

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from harness import integers_of, kernel
 from hosts import HOSTS, Row, made_for
-from quads import runs_here
+from quads import as_on, runs_here
+from sized import code_of
 
+import rlx_core as rlx
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.dtypes import DType, dtype, i32, i64, u32
 from rlx_core.ir.graph import Builder
@@ -130,6 +132,22 @@ def test_a_bound_operand_of_bytes_is_packed_in_bytes() -> None:
     isa = available()[0]
     (pack,) = kernel(integer_matmul_pairs, MatMul(acc_dtype=i32), [a, b], isa, bound=(1,)).emitted.packs
     assert (pack.form, pack.nbytes) == ("pairs", 64 * 48)
+
+
+@pytest.mark.skipif(available()[0].name != "avx2", reason="the instructions have vectors of 32 bytes")
+@pytest.mark.parametrize("of", ["i8", "u8"])
+def test_one_code_serves_any_number_of_rows_of_whole_words(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where bytes are multiplied as they lie in memory; with flipped bits, rows are copied and each number is compiled."""
+    b = anything(of, (64, 70))
+    for dots, is_one in ((("avxvnniint8", "avxvnni"), True), (("avxvnni",), False)):
+        with as_on(dots, monkeypatch):
+            op = MatMul(acc_dtype=i32)
+            function = rlx.compile(lambda b, a, op=op: op(a, b), b, rlx.spec(f"{of}[n, 64]"), target="cpu")
+            for m in (1, 3, 6, 13):
+                a = anything(of, (m, 64))
+                assert np.array_equal(function(a), product(a, b, i32)), (dots, m)
+            code = code_of(function)
+            assert (code.for_all == frozenset(code.steps)) == is_one
 
 
 UNSIGNED = {"vpdpbusd": "vpdpbusd", "vpdpbssd": "vpdpbuud", "sdot": "udot", None: None}
