@@ -105,8 +105,8 @@ class CodeLayout:
 def quad_of(op: BlockScaledMatMul, codes: DType, isa: Isa) -> QuadProduct | None:
     """Return the instruction that multiplies words of codes and of x, if there is one; codes of seven bits have any sign."""
     either = (codes,) if op.bits == 8 else (u8, i8)
-    found = [quad for dtype in either if (quad := isa.quad_product(dtype, i8)) is not None]
-    return min(found, key=lambda quad: quad.flips, default=None)
+    candidates = [quad for dtype in either if (quad := isa.quad_product(dtype, i8)) is not None]
+    return min(candidates, key=lambda quad: quad.flips, default=None)
 
 
 def is_static(node: Node) -> bool:
