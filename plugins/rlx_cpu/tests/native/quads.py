@@ -7,8 +7,11 @@ function that is defined here, and LLVM compiles the module for this machine, in
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -18,6 +21,9 @@ from rlx_cpu.native.llvm import boundary, jit, objects, optimise
 from rlx_cpu.native.llvm.background import drain
 from rlx_cpu.native.llvm.build import OUTER
 from rlx_cpu.native.llvm.isa import BY_NAME, Isa, assuming_host, available, this_host
+
+AT_HWCAP, AT_HWCAP2 = 16, 26
+"""Keys in `/proc/self/auxv` (Linux, `include/uapi/linux/auxvec.h`); bits are those of `arch/arm64/include/uapi/asm/hwcap.h`."""
 
 MEANINGS: Final = {
     "llvm.x86.avx512.vpdpbusd.512": ("z", "s"),
@@ -67,9 +73,21 @@ def label(isa: Isa) -> str:
     return "-".join((isa.name, *isa.dots))
 
 
+@cache
+def seen_by_linux() -> frozenset[str]:
+    """Features of AArch64 that Linux reports to this process; under an emulator LLVM reads those of another machine."""
+    auxiliary = Path("/proc/self/auxv")
+    if this_host().arch != "aarch64" or not auxiliary.exists():
+        return frozenset()
+    data = auxiliary.read_bytes()
+    values = dict(struct.iter_unpack("<QQ", data[: len(data) // 16 * 16]))
+    bits = {"dotprod": values.get(AT_HWCAP, 0) >> 20, "i8mm": values.get(AT_HWCAP2, 0) >> 13}
+    return frozenset(name for name, bit in bits.items() if bit & 1)
+
+
 def runs_here(isa: Isa) -> bool:
     """Whether this machine has a set with its products of four bytes."""
-    return any(each.name == isa.name and set(isa.dots) <= set(each.dots) for each in available())
+    return any(each.name == isa.name and {*isa.dots} <= {*each.dots, *seen_by_linux()} for each in available())
 
 
 @contextmanager
