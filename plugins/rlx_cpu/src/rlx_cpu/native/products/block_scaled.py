@@ -468,10 +468,11 @@ class BlockScaled:
         if self.quad is not None:
             for number in range(vectors):
                 for half, codes in enumerate(self._unpacked(b, offset(b, weight, number * self.vector_nbytes))):
-                    place, word = 4 * (number * self.codes.per_byte + half), b.bitcast(codes, self.words.simd.vector)
-                    factors = [splat(b, b.load(offset(b, x, place), typ=I32, align=1)) for x in xs]
+                    start = 4 * (number * self.codes.per_byte + half)
+                    words = b.bitcast(codes, self.words.simd.vector)
+                    factors = [splat(b, b.load(offset(b, x, start), typ=I32, align=1)) for x in xs]
                     totals = [
-                        multiply_add_quads(b, self.quad, word, f, t) for f, t in zip(factors, totals, strict=True)
+                        multiply_add_quads(b, self.quad, words, f, t) for f, t in zip(factors, totals, strict=True)
                     ]
             return totals
         sums: list[ir.LlvmValue | None] = [None for _ in xs]
