@@ -87,7 +87,8 @@ def properties(options: Mapping[str, Any]) -> dict[str, str]:
     if isa is not None:
         tuner = tuner_of(options, isa)
         tuned = {} if tuner is None else {"tuning": f"{tuner.machine}: {tuner.state}"}
-        return {"tier": "native", "isa": isa.name, **tuned}
+        dots = {"dots": " ".join(isa.dots)} if isa.dots else {}
+        return {"tier": "native", "isa": isa.name, **dots, **tuned}
     return {"tier": "numpy", "why": reason_without() or "cpu.tier is numpy"}
 
 

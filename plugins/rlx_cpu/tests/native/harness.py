@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import evolve, frozen
+from quads import SETS, label, runs_here, with_meanings
 
 import rlx_cpu.native.loops.rows  # noqa: F401  fills the table of vector functions
 from rlx_core.codegen.places import Layout, Place
@@ -19,8 +20,8 @@ from rlx_core.ir.types import TensorType
 from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa, available
-from rlx_cpu.native.llvm.jit import JitCode, compile_module, keeping
-from rlx_cpu.native.llvm.optimise import assembly, new_module
+from rlx_cpu.native.llvm.jit import JitCode, compile_module, keeping, link
+from rlx_cpu.native.llvm.optimise import assembly, generate, new_module
 from rlx_cpu.native.machine import assumed
 
 WIDTHS = tuple({isa.vector_bytes: isa for isa in reversed(available())}.values())[::-1]
@@ -28,12 +29,27 @@ WIDTHS = tuple({isa.vector_bytes: isa for isa in reversed(available())}.values()
 
 EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 EVERY_WIDTH = pytest.mark.parametrize("isa", WIDTHS, ids=lambda isa: isa.name)
+EVERY_QUAD = pytest.mark.parametrize("isa", [*WIDTHS, *SETS], ids=label)
+"""One instruction set of each width, and the sets with products of four bytes, computed by their meaning where this machine has
+none."""
 
 
 def products_of(*dtypes: str) -> pytest.MarkDecorator:
     """Each dtype on every instruction set that prints products of it in a way of its own."""
     pairs = [(isa, of) for of in dtypes for isa in (available() if of == "bf16" else WIDTHS)]
     return pytest.mark.parametrize(("isa", "of"), pairs, ids=[f"{of}-{isa.name}" for isa, of in pairs])
+
+
+def integers_of(*dtypes: str, more: str | None = None, values: Sequence[Any] = ()) -> pytest.MarkDecorator:
+    """Each dtype, with a further value if that is named, on the sets that print products of it in ways of their own."""
+    rows = [(of, value) for of, value in zip(dtypes, values or dtypes, strict=True)]
+    found = [(isa, *row) for row in rows for isa in (WIDTHS + SETS if row[0] in ("i8", "u8") else WIDTHS)]
+    cases = [each if more else each[:2] for each in found]
+    return pytest.mark.parametrize(
+        ("isa", "of", *([more] if more else [])),
+        cases,
+        ids=["-".join((*map(str, each[1:]), label(each[0]))) for each in cases],
+    )
 
 
 CANARY = 0xA5
@@ -160,6 +176,7 @@ def kernel(
     """Compile `op` for operands that lie in memory as these do.
 
     Args:
+        isa: A set of this machine, or one with products of four bytes (`quads`).
         bound: Operands that are packed ahead if the emitter likes.
         results: Where results lie; dense by default.
     """
@@ -171,8 +188,12 @@ def kernel(
     layout = Layout(places, tuple(results or (Place.dense(t) for t in node.types)))
     module = new_module("kernel")
     emitted = emit(module, node, layout, isa, "kernel")
-    with keeping(None):  # nobody asks for it again
-        code = compile_module(module, isa)
+    if runs_here(isa):
+        with keeping(None):  # nobody asks for it again
+            code = compile_module(module, isa)
+    else:
+        here = available()[0]
+        code = JitCode(link([generate(with_meanings(str(module)), here)], here), is_cached=False)
     return Kernel(code, emitted, layout, module, isa)
 
 

@@ -31,6 +31,7 @@ _SAPPHIRE_RAPIDS: Final = (
     *("amx-bf16", "amx-int8", "amx-tile", "avx512bf16", "avx512fp16", "avxvnni"),
 )
 _ZEN_4: Final = (*_ICE_LAKE, "avx512bf16", "sse4a")
+_ALDER_LAKE: Final = (*_V3, "avxvnni", "gfni", "vaes", "vpclmulqdq")
 _N1: Final = ("aes", "crc", "dotprod", "fullfp16", "lse", "rcpc", "rdm", "sha2")
 _V1: Final = (*_N1, "bf16", "fp16fml", "i8mm", "sve")
 
@@ -43,11 +44,13 @@ class Row:
         host: The processor.
         best: The instruction set that `auto` takes.
         sets: All sets that it can run, widest first.
+        dot: The instruction for products of four bytes with sign; `None` if there is none in the best set.
     """
 
     host: Host
     best: str
     sets: tuple[str, ...]
+    dot: str | None = None
 
     @property
     def name(self) -> str:
@@ -69,6 +72,8 @@ _IN_LINUX: Final[Mapping[str, str]] = {
     "avx512bf16": "avx512_bf16",
     "avx512fp16": "avx512_fp16",
     "avx512vnni": "avx512_vnni",
+    "avxvnni": "avx_vnni",
+    "avxvnniint8": "avx_vnni_int8",
     "fp-armv8": "fp",
     "neon": "asimd",
     "fullfp16": "asimdhp",
@@ -80,8 +85,10 @@ _IN_LINUX: Final[Mapping[str, str]] = {
 _ALL_X86: Final = ("avx512bf16", "avx512", "avx2", "sse2")
 
 
-def _row(arch: str, cpu: str, features: tuple[str, ...], best: str, sets: tuple[str, ...]) -> Row:
-    return Row(host_from(f"{arch}-unknown-linux-gnu", cpu, dict.fromkeys(features, True)), best, sets)
+def _row(
+    arch: str, cpu: str, features: tuple[str, ...], best: str, sets: tuple[str, ...], dot: str | None = None
+) -> Row:
+    return Row(host_from(f"{arch}-unknown-linux-gnu", cpu, dict.fromkeys(features, True)), best, sets, dot)
 
 
 HOSTS: Final = (
@@ -93,17 +100,20 @@ HOSTS: Final = (
     # An emulator's `-cpu max`, and every processor newer than this LLVM: the name says less than the features.
     _row("x86_64", "k8-sse3", _V3, "avx2", _ALL_X86[2:]),
     _row("x86_64", "skylake-avx512", _V4, "avx512", _ALL_X86[1:]),
-    _row("x86_64", "icelake-server", _ICE_LAKE, "avx512", _ALL_X86[1:]),
-    _row("x86_64", "sapphirerapids", _SAPPHIRE_RAPIDS, "avx512", _ALL_X86),
-    _row("x86_64", "emeraldrapids", _SAPPHIRE_RAPIDS, "avx512", _ALL_X86),
-    _row("x86_64", "znver4", _ZEN_4, "avx512bf16", _ALL_X86),
-    _row("x86_64", "znver5", (*_ZEN_4, "avx512vp2intersect", "avxvnni"), "avx512bf16", _ALL_X86),
+    _row("x86_64", "icelake-server", _ICE_LAKE, "avx512", _ALL_X86[1:], "vpdpbusd"),
+    _row("x86_64", "sapphirerapids", _SAPPHIRE_RAPIDS, "avx512", _ALL_X86, "vpdpbusd"),
+    _row("x86_64", "emeraldrapids", _SAPPHIRE_RAPIDS, "avx512", _ALL_X86, "vpdpbusd"),
+    _row("x86_64", "alderlake", _ALDER_LAKE, "avx2", _ALL_X86[2:], "vpdpbusd"),
+    _row("x86_64", "sierraforest", (*_ALDER_LAKE, "avxvnniint8"), "avx2", _ALL_X86[2:], "vpdpbssd"),
+    _row("x86_64", "znver4", _ZEN_4, "avx512bf16", _ALL_X86, "vpdpbusd"),
+    _row("x86_64", "znver5", (*_ZEN_4, "avx512vp2intersect", "avxvnni"), "avx512bf16", _ALL_X86, "vpdpbusd"),
     # An emulator, and every core newer than this LLVM.
     _row("aarch64", "generic", (), "neon", ("neon",)),
-    _row("aarch64", "neoverse-n1", _N1, "neon", ("neon",)),
-    _row("aarch64", "neoverse-v1", _V1, "neon", ("neon",)),
-    _row("aarch64", "neoverse-v2", (*_V1, "sve2"), "neon", ("neon",)),
-    _row("aarch64", "apple-m1", (*_N1, "fp16fml", "sha3"), "neon", ("neon",)),
+    _row("aarch64", "neoverse-n1", _N1, "neon", ("neon",), "sdot"),
+    _row("aarch64", "neoverse-v1", _V1, "neon", ("neon",), "sdot"),
+    _row("aarch64", "neoverse-n2", (*_V1, "sve2"), "neon", ("neon",), "sdot"),
+    _row("aarch64", "neoverse-v2", (*_V1, "sve2"), "neon", ("neon",), "sdot"),
+    _row("aarch64", "apple-m1", (*_N1, "fp16fml", "sha3"), "neon", ("neon",), "sdot"),
 )
 
 

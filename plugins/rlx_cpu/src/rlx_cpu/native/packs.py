@@ -53,6 +53,38 @@ def pairs(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
     panels(words.view(f"u{2 * matrix.itemsize}")[..., 0], widths, out)
 
 
+def quads(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
+    """`[..., k, n]` of bytes as panels of words of four neighbours along k; the last ones meet 0.
+
+    Args:
+        matrix: As for `panels`; the other arguments too.
+    """
+    panels(_quads(matrix, 0), widths, out)
+
+
+def corrected_quads(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
+    """`quads` after a row of i32: −128 times the sum of each column of i8, or 128 times that of u8, modulo 2^32.
+
+    Args:
+        matrix: As for `panels`; the other arguments too.
+    """
+    words = _quads(matrix, 1)
+    words.view(np.int32)[..., 0, :] = matrix.sum(-2, dtype=np.int32) * np.int32(
+        -128 if matrix.dtype == np.int8 else 128
+    )
+    panels(words, widths, out)
+
+
+def _quads(matrix: np.ndarray, head: int) -> np.ndarray:
+    """Words of four neighbours along k, after `head` rows that are 0."""
+    k, n = matrix.shape[-2:]
+    words = np.zeros((*matrix.shape[:-2], head - (-k // 4), n, 4), np.uint8)
+    for i in range(4):
+        rows = matrix.view(np.uint8)[..., i::4, :]
+        words[..., head : head + rows.shape[-2], :, i] = rows
+    return words.view(np.uint32)[..., 0]
+
+
 def interleaved(matrix: np.ndarray, sizes: tuple[int, ...], out: np.ndarray) -> None:
     """`[n, k]` as tiles of some rows, each of which has words of neighbours along k, one for each row; rows beyond n are zeros.
 
@@ -80,5 +112,13 @@ def interleaved(matrix: np.ndarray, sizes: tuple[int, ...], out: np.ndarray) -> 
         tiles[tile : tile + step] = words.transpose(0, 2, 1, 3)
 
 
-FORMS: Final[Mapping[str, Form]] = MappingProxyType({"panels": panels, "pairs": pairs, "interleaved": interleaved})
+FORMS: Final[Mapping[str, Form]] = MappingProxyType(
+    {
+        "panels": panels,
+        "pairs": pairs,
+        "quads": quads,
+        "corrected quads": corrected_quads,
+        "interleaved": interleaved,
+    }
+)
 """Every form by its name."""

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hosts import HOSTS, Row, made_for, masked
 
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.errors import ConfigError
-from rlx_core.ir.dtypes import DType, bf16, f16, f32, f64
+from rlx_core.ir.dtypes import DType, bf16, f16, f32, f64, i8, u8
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -112,6 +113,70 @@ def test_a_set_turns_off_what_it_does_without(row: Row) -> None:
             assert not any(word.startswith("+avx") for word in words)
         if isa.name == "avx2":
             assert not any(word.startswith("+avx512") for word in words)
+
+
+def dots(row: Row, name: str | None = None) -> tuple[str, ...]:
+    """The features with products of four bytes in a set, the best one by default."""
+    return next(isa.dots for isa in available(row.host) if isa.name == (name or row.best))
+
+
+def test_products_of_four_bytes_follow_from_features() -> None:
+    by_name = {row.name: row for row in HOSTS}
+    for name, expected in {
+        "znver3": (),
+        "skylake-avx512": (),
+        "icelake-server": ("avx512vnni",),
+        "sapphirerapids": ("avx512vnni",),
+        "znver5": ("avx512vnni",),
+        "alderlake": ("avxvnni",),
+        "sierraforest": ("avxvnniint8", "avxvnni"),
+        "generic": (),
+        "neoverse-n1": ("dotprod",),
+        "neoverse-n2": ("dotprod", "i8mm"),
+        "apple-m1": ("dotprod",),
+    }.items():
+        assert dots(by_name[name]) == expected, name
+    # A narrower set uses what remains of the processor without what it turns off.
+    assert dots(by_name["sapphirerapids"], "avx2") == ("avxvnni",)
+    assert dots(by_name["icelake-server"], "avx2") == ()
+    assert dots(by_name["sierraforest"], "sse2") == ()
+    with assuming_host(by_name["alderlake"].host):
+        assert named("avx2").dots == named("auto").dots == ("avxvnni",)
+
+
+def test_portable_code_has_no_products_of_four_bytes() -> None:
+    for isa in ISAS:
+        assert not portable(isa.name).dots
+        assert isa.quad_product(i8, i8) is None
+
+
+def test_every_mac_with_arm_has_dot_products() -> None:
+    found = host_isa(host_from("arm64-apple-darwin23", "apple-m9", {}))
+    assert found is not None
+    assert found.dots == ("dotprod",)
+
+
+@pytest.mark.parametrize(
+    ("name", "with_dots", "first", "second", "expected"),
+    [
+        ("avx512", ("avx512vnni",), i8, i8, ("llvm.x86.avx512.vpdpbusd.512", True, False)),
+        ("avx512", ("avx512vnni",), u8, u8, ("llvm.x86.avx512.vpdpbusd.512", True, True)),
+        ("avx512", ("avx512vnni",), u8, i8, ("llvm.x86.avx512.vpdpbusd.512", False, False)),
+        ("avx512", ("avx512vnni",), i8, u8, ("llvm.x86.avx512.vpdpbusd.512", False, True)),
+        ("avx2", ("avxvnni",), i8, i8, ("llvm.x86.avx512.vpdpbusd.256", True, False)),
+        ("avx2", ("avxvnniint8", "avxvnni"), i8, i8, ("llvm.x86.avx2.vpdpbssd.256", False, False)),
+        ("avx2", ("avxvnniint8", "avxvnni"), u8, u8, ("llvm.x86.avx2.vpdpbuud.256", False, False)),
+        ("neon", ("dotprod",), i8, i8, ("llvm.aarch64.neon.sdot.v4i32.v16i8", False, False)),
+        ("neon", ("dotprod",), u8, i8, ("llvm.aarch64.neon.sdot.v4i32.v16i8", True, False)),
+        ("neon", ("dotprod", "i8mm"), u8, i8, ("llvm.aarch64.neon.usdot.v4i32.v16i8", False, False)),
+    ],
+)
+def test_the_instruction_of_a_product_of_bytes(
+    name: str, with_dots: tuple[str, ...], first: DType, second: DType, expected: tuple[str, bool, bool]
+) -> None:
+    found = evolve(next(isa for isa in ISAS if isa.name == name), dots=with_dots).quad_product(first, second)
+    assert found is not None
+    assert (found.intrinsic, found.flips, found.is_swapped) == expected
 
 
 def test_code_is_kept_apart_by_processor() -> None:
@@ -214,7 +279,9 @@ def test_programs_run_as_on_every_processor_whose_features_are_here(row: Row) ->
 
     with assuming_host(host):
         found = rlx.jit(model, host=HERE, target="cpu")
-        assert tier.properties({}) == {"tier": "native", "isa": row.best}
+        isa = named("auto")
+        with_dots = {"dots": " ".join(isa.dots)} if isa.dots else {}
+        assert tier.properties({}) == {"tier": "native", "isa": row.best, **with_dots}
         value = np.asarray(found(x, w))
     expected = rlx.jit(model, host=HERE, target="cpu", config={"options": {"cpu.oracle": True}})(x, w)
     np.testing.assert_allclose(value, expected, rtol=2e-5, atol=1e-6)

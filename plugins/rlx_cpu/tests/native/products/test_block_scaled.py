@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import EVERY_WIDTH, WIDTHS, kernel
+from harness import EVERY_QUAD, WIDTHS, kernel
 from hosts import HOSTS, Row, made_for
 from sized import code_of
 
@@ -72,7 +72,7 @@ CASES = [
 ]
 
 
-@EVERY_WIDTH
+@EVERY_QUAD
 @pytest.mark.parametrize("is_bound", [True, False], ids=["bound", "input"])
 @pytest.mark.parametrize(("bits", "zero", "dtype", "block", "scales", "offsets"), CASES)
 def test_products_have_the_bits_of_the_definition(
@@ -89,7 +89,7 @@ def test_products_have_the_bits_of_the_definition(
             np.testing.assert_array_equal(y, expected(op, *operands))
 
 
-@EVERY_WIDTH
+@EVERY_QUAD
 def test_one_scale_for_a_long_row(isa: Isa) -> None:
     """Blocks of many vectors are a loop; sums of the largest codes do not overflow."""
     for bits, dtype in ((4, "u1"), (6, "u1"), (8, "i1")):
@@ -125,17 +125,25 @@ def test_sums_of_sixteen_bits_do_not_overflow(bits: int) -> None:
         assert codes.run(1 << 12) * codes.per_byte * 2 * 128 * (2**bits - 1) < 2**15
 
 
+@pytest.mark.parametrize("bits", [4, 6, 8])
 @pytest.mark.parametrize("row", HOSTS, ids=lambda row: row.name)
-def test_instructions(row: Row) -> None:
-    """Pairs of bytes are one instruction on AVX2 and AVX-512; no processor adds a product without rounding it."""
+def test_instructions(row: Row, bits: int) -> None:
+    """Four bytes are one instruction where there is one, pairs of bytes without sign by such with sign on AVX2 and AVX-512; no
+    processor adds a product without rounding it."""
     with made_for(row) as isa:
-        types = [rlx.spec(t) for t in ("i8[1, 64]", "f32[1, 2]", "u8[64, 32]", "f16[64, 2]", "f32[64, 2]")]
+        codes = {4: "u8[64, 32]", 6: "u8[64, 64]", 8: "i8[64, 64]"}[bits]
+        types = [rlx.spec(t) for t in ("i8[1, 64]", "f32[1, 2]", codes, "f16[64, 2]", "f32[64, 2]")]
         builder = Builder()
-        op = BlockScaledMatMul(bits=4, zero=8)
+        op = BlockScaledMatMul(bits=bits, zero=0 if bits == 8 else 8)
         node = builder.emit(op, [builder.input(f"x{i}", t) for i, t in enumerate(types)])[0].node
         module = new_module("kernel", isa)
         layout = Layout(tuple(map(Place.dense, types)), tuple(map(Place.dense, node.types)))
         block_scaled_matmul(module, node, layout, isa, "kernel")
         text = assembly(module, isa)
-    assert ("vpmaddubsw" in text) == (isa.arch == "x86_64" and isa.vector_bytes > 16)
+    # Codes without sign are multiplied by codes with sign where that is one instruction.
+    dot = {"vpdpbssd": "vpdpbusd", "sdot": "usdot" if "i8mm" in isa.dots else "sdot"}.get(str(row.dot), row.dot)
+    dot = row.dot if bits == 8 else dot
+    assert dot is None or dot in text
+    assert ("vpmaddubsw" in text) == (dot is None and bits < 8 and isa.arch == "x86_64" and isa.vector_bytes > 16)
+    assert ("pmaddwd" in text) == (dot is None and isa.arch == "x86_64")
     assert not any(name in text for name in ("fmadd", "fmla", "fmsub"))

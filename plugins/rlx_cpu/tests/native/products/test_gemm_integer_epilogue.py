@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import EVERY_WIDTH, kernel
+from harness import integers_of, kernel
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype, f32, i8, i32, i64, u8
@@ -46,8 +46,7 @@ def op_of(m: int, n: int, steps: tuple[RegionStep, ...], *results: int) -> Fused
     return FusedMatMulEpilogue(ElementwiseRegion((m, n), steps, access, results), i32)
 
 
-@EVERY_WIDTH
-@pytest.mark.parametrize("of", ["i8", "u8", "i16"])
+@integers_of("i8", "u8", "i16")
 @pytest.mark.parametrize("results", [(3,), (5,), (6, 3), (3, 5), (1,)])
 def test_scales_and_codes_are_computed_on_the_sums(isa: Isa, of: str, results: tuple[int, ...]) -> None:
     """Sizes that fill no tile, sums that wait for the next block of K, panels of every kind."""

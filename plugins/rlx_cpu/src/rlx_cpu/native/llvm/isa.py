@@ -17,7 +17,7 @@ from typing import Final
 from attrs import evolve
 
 from rlx_core.errors import ConfigError, Fact, nearest
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import DType, i8, u8
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import boundary
 from rlx_cpu.native.machine import MACHINE, CpuMachine, assumed
@@ -54,13 +54,17 @@ BASELINE: Final[Mapping[str, tuple[str, ...]]] = {
 """Architecture → the features that its ABI guarantees. LLVM omits them if it cannot detect the processor: on AArch64 it reads
 them from `/proc/cpuinfo`, which under an emulator describes another machine."""
 
+OF_MACS: Final = ("dotprod",)
+"""Further features of AArch64 where the system is macOS: the oldest such processor is the M1. LLVM reports none there."""
+
 
 def host_from(triple: str, cpu: str, reported: Mapping[str, bool]) -> Host:
-    """Return the processor described by LLVM; a feature of `BASELINE` is missing only if LLVM reports that."""
+    """Return the processor described by LLVM; a feature of `BASELINE`, or `OF_MACS`, is missing only if LLVM reports that."""
     # Of the process and not of the machine: an x86-64 interpreter may run on AArch64 by translation.
     arch, _, _ = triple.partition("-")
     arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(arch, arch)
-    known = {**dict.fromkeys(BASELINE.get(arch, ()), True), **reported}
+    more = OF_MACS if arch == "aarch64" and "-apple-" in triple else ()
+    known = {**dict.fromkeys((*BASELINE.get(arch, ()), *more), True), **reported}
     return Host(
         arch,
         cpu,
@@ -94,6 +98,41 @@ def assuming_host(host: Host) -> Iterator[None]:
 
 
 @frozen
+class QuadProduct:
+    """An instruction that multiplies the four bytes of each lane of two vectors, and adds the products to an i32, modulo 2^32.
+
+    Attributes:
+        intrinsic: LLVM's name.
+        flips: Whether it needs the sign bits of the first factor flipped: −128 to 127 as 0 to 255, or the reverse. A sum of
+            products is then larger, or smaller, by 128 times the sum of the second factor.
+        is_swapped: Whether its operands are the second factor and the first.
+        takes_bytes: Whether the operands are vectors of i8 for LLVM, and not of i32.
+    """
+
+    intrinsic: str
+    flips: bool
+    is_swapped: bool
+    takes_bytes: bool
+
+
+DOTS: Final[Mapping[str, Mapping[tuple[DType, DType], str]]] = {
+    "avx512vnni": {(u8, i8): "llvm.x86.avx512.vpdpbusd"},
+    "avxvnniint8": {(i8, i8): "llvm.x86.avx2.vpdpbssd", (u8, u8): "llvm.x86.avx2.vpdpbuud"},
+    "avxvnni": {(u8, i8): "llvm.x86.avx512.vpdpbusd"},  # LLVM encodes it without AVX-512 where the processor has none
+    "dotprod": {(i8, i8): "llvm.aarch64.neon.sdot", (u8, u8): "llvm.aarch64.neon.udot"},
+    "i8mm": {(u8, i8): "llvm.aarch64.neon.usdot"},
+}
+"""Feature → the dtypes of the operands of its products of four bytes, with LLVM's names without the width."""
+
+_DOTS_OF: Final = {
+    ("x86_64", 64): ("avx512vnni",),
+    ("x86_64", 32): ("avxvnniint8", "avxvnni"),
+    ("aarch64", 16): ("dotprod", "i8mm"),
+}
+"""Architecture and bytes of a vector → the features whose instructions have that width, the preferred one first."""
+
+
+@frozen
 class Isa:
     """One instruction set.
 
@@ -108,6 +147,7 @@ class Isa:
         fence: The intrinsic that orders nontemporal stores before later stores; `None` for a set without such stores.
         machine: Further properties used by schedules.
         cpu: LLVM's name of the target processors, if the code is not for this machine: it runs on any processor with the set.
+        dots: Features of `DOTS` that the processor has and the code uses. Portable code has none.
     """
 
     name: str
@@ -120,6 +160,7 @@ class Isa:
     fence: str | None
     machine: CpuMachine = MACHINE
     cpu: str | None = None
+    dots: tuple[str, ...] = ()
 
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector."""
@@ -150,24 +191,47 @@ class Isa:
         names = {32: "llvm.x86.avx2.pmadd.ub.sw", 64: "llvm.x86.avx512.pmaddubs.w.512"}
         return names.get(self.vector_bytes) if is_x86 else None
 
+    def quad_product(self, first: DType, second: DType) -> QuadProduct | None:
+        """Return the instruction for factors of these dtypes, i8 or u8, if there is one; one that flips no bits if possible."""
+        operands = {pair: name for feature in reversed(self.dots) for pair, name in DOTS[feature].items()}
+        suffix = (
+            f"v{self.vector_bytes // 4}i32.v{self.vector_bytes}i8" if self.arch == "aarch64" else 8 * self.vector_bytes
+        )
+        for flips in (False, True):
+            factors = (_OTHER_SIGN[first] if flips else first, second)
+            for is_swapped in (False, True):
+                name = operands.get(factors[::-1] if is_swapped else factors)
+                if name is not None:
+                    return QuadProduct(f"{name}.{suffix}", flips, is_swapped, takes_bytes=self.arch == "aarch64")
+        return None
+
     @property
     def converts_f16(self) -> bool:
         """Whether float16 is converted by instructions."""
         return self.arch != "x86_64" or "f16c" in self.needs
 
+    def excludes(self, feature: str) -> bool:
+        """Return whether the set does without a feature."""
+        return any(feature == w or (w.endswith("*") and feature.startswith(w[:-1])) for w in self.without)
+
+    def on(self, host: Host) -> Isa:
+        """Return the set with the features of `DOTS` that a processor has."""
+        known = _DOTS_OF.get((self.arch, self.vector_bytes), ())
+        dots = tuple(f for f in known if host.has(f) and not self.excludes(f))
+        return evolve(self, dots=dots) if dots else self
+
     def features(self, host: Host) -> str:
         """The feature string for LLVM: the host's, less what this set does without."""
         if self.cpu is not None or self.arch != host.arch:
-            return ",".join(f"+{f}" for f in self.needs)
-        off = {
-            feature
-            for feature in host.features | host.missing
-            if any(feature == w or (w.endswith("*") and feature.startswith(w[:-1])) for w in self.without)
-        } | host.missing
+            return ",".join(f"+{f}" for f in (*self.needs, *self.dots))
+        off = {feature for feature in host.features | host.missing if self.excludes(feature)} | host.missing
         # Disabled features come last: LLVM then also disables those that imply them, whereas `+vaes` after `-avx` would enable
         # AVX.
-        return ",".join([*(f"+{f}" for f in sorted(host.features - off)), *(f"-{f}" for f in sorted(off))])
+        on = {*host.features, *self.dots} - off
+        return ",".join([*(f"+{f}" for f in sorted(on)), *(f"-{f}" for f in sorted(off))])
 
+
+_OTHER_SIGN: Final[Mapping[DType, DType]] = {i8: u8, u8: i8}
 
 _X86: Final = ("llvm.x86.sse2.pause", "llvm.x86.sse.sfence")
 _AVX512: Final = ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma", "f16c")
@@ -202,7 +266,7 @@ PORTABLE: Final = {
 def available(host: Host | None = None) -> tuple[Isa, ...]:
     """The instruction sets that a processor can run, this machine's by default, widest first."""
     host = host or this_host()
-    return tuple(i for i in ISAS if i.arch == host.arch and host.features.issuperset(i.needs))
+    return tuple(i.on(host) for i in ISAS if i.arch == host.arch and host.features.issuperset(i.needs))
 
 
 def host_isa(host: Host | None = None) -> Isa | None:
@@ -218,8 +282,8 @@ def named(name: str) -> Isa:
     Raises:
         ConfigError: No such set exists, or this machine does not have it.
     """
-    isa = host_isa() if name == "auto" else BY_NAME.get(name)
     supported = available()
+    isa = host_isa() if name == "auto" else next((i for i in supported if i.name == name), BY_NAME.get(name))
     if isa is None:
         raise ConfigError(f"cpu.isa: {name!r} is none of auto, {', '.join(BY_NAME)}", hint=nearest(name, BY_NAME))
     if isa not in supported:

@@ -1,9 +1,14 @@
-"""The operand of one step along k in the inner loop of a product: an element, or a pair of bf16 or i16 for one instruction.
+"""The operand of one step along k in the inner loop of a product: an element, or the elements that one instruction multiplies: a
+pair of bf16 or i16, or four bytes.
 
 A *word* fills one lane of a register. Words of f32 and f64 are elements; narrow elements are widened to words when they are
 loaded or packed. A word of two bf16, with step 2i in its lower half, is moved like an f32 and is an operand of `vdpbf16ps`,
 which adds both products to an f32 sum. A word of two i16 is moved like an i32 and is an operand of `vpmaddwd`, which adds both
 products: exactly, because an i32 holds the sum of two products of i16, modulo 2^32. Elements of i8 and u8 are widened to i16.
+
+On processors with an instruction for products of four bytes (`Isa.quad_product`), a word of i8 or u8 has four of them, and sums
+are the same integers. x86 multiplies bytes without sign by bytes with sign: there the sign bits of the first factor are flipped,
+and the sums of every column begin with a correction, which is a further word in front of those of a panel (`Words.correction`).
 """
 
 from __future__ import annotations
@@ -11,17 +16,20 @@ from __future__ import annotations
 from typing import Final
 
 from rlx_core.ir.dtypes import DType, bf16, f32, i8, i16, i32, u8
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import FLOAT, I16, I32, shuffled
+from rlx_cpu.native.llvm.build import FLOAT, I8, I16, I32, shuffled
 from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.llvm.ir.numbers import constant, in_lanes, width
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.isa import Isa, QuadProduct
 from rlx_cpu.native.llvm.simd import Simd, offset
 from rlx_cpu.native.llvm.stored import Stored
 
 PAIRED_INTEGERS: Final = (i8, u8, i16)
-"""Integers that are multiplied as pairs of i16."""
+"""Integers that are multiplied as pairs of i16, those of 8 bits by quads where there is an instruction."""
+
+FLIPS: Final = 0x80808080
+"""The sign bits of four bytes."""
 
 
 def sums_of(factors: DType, result: DType) -> DType:
@@ -36,10 +44,14 @@ class Words:
     Attributes:
         stored: The elements in memory; its `simd` holds the sums.
         per_word: Elements along k in a word.
+        quad: The instruction that multiplies words of four bytes.
+        flips: Whether bytes become words with their sign bits flipped.
     """
 
     stored: Stored
     per_word: int = 1
+    quad: QuadProduct | None = None
+    flips: bool = False
 
     @classmethod
     def plain(cls, simd: Simd) -> Words:
@@ -50,6 +62,9 @@ class Words:
     def of(cls, module: ir.Module, isa: Isa, operand: DType, sums: DType) -> Words:
         """The words in which operands of one dtype are multiplied, with sums of another."""
         stored = Stored(Simd(module, isa, sums), operand)
+        quad = isa.quad_product(operand, operand) if operand in (i8, u8) and sums is i32 else None
+        if quad is not None:
+            return cls(stored, 4, quad)
         is_pair = (operand is bf16 and sums is f32 and isa.multiplies_bf16) or (
             operand in PAIRED_INTEGERS and sums is i32
         )
@@ -65,13 +80,38 @@ class Words:
         return self.stored.simd
 
     @property
-    def is_pair(self) -> bool:
-        return self.per_word == 2
+    def first(self) -> Words:
+        """The words of the first factor of a product whose second factor has these."""
+        return self if self.quad is None or not self.quad.flips else evolve(self, flips=True)
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether sums of columns of the second factor begin with a correction, because bits of the first are flipped."""
+        return self.quad is not None and self.quad.flips
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a word is an element."""
+        return self.per_word == 1
 
     @property
     def is_integer(self) -> bool:
-        """Whether a word is a pair of i16."""
-        return self.is_pair and self.simd.dtype is i32
+        """Whether a word is a pair of i16, or four bytes."""
+        return not self.is_single and self.simd.dtype is i32
+
+    @property
+    def kind(self) -> str:
+        """What a word is, for reports."""
+        if self.quad is not None:
+            return f"quads of {self.stored.dtype}"
+        return f"pairs of {'i16' if self.is_integer else 'bf16'}"
+
+    @property
+    def form(self) -> str:
+        """The form in which a bound operand is packed."""
+        if self.quad is not None:
+            return "corrected quads" if self.is_corrected else "quads"
+        return "panels" if self.is_single else "pairs"
 
     @property
     def itemsize(self) -> int:
@@ -90,8 +130,9 @@ class Words:
 
     @property
     def in_memory(self) -> bool:
-        """Whether neighbours along k in memory are words as they lie there (of an even k, for pairs)."""
-        return self.stored.is_same or (self.is_pair and self.stored_itemsize == self.itemsize)
+        """Whether neighbours along k in memory are words as they lie there (of a k without a partial word)."""
+        has_words = not self.is_single and self.stored_itemsize == self.itemsize
+        return self.stored.is_same or (has_words and not self.flips)
 
     @property
     def align(self) -> int:
@@ -102,14 +143,25 @@ class Words:
         """Words along k."""
         return -(-k // self.per_word)
 
+    def terms_of_last(self, k: int) -> int:
+        """Elements of the last of the words along k, if that is partial; else those of one that could be."""
+        return k % self.per_word or 1
+
     # ----------------------------------------------------------------------------------- from memory
 
-    def scalar(self, b: ir.IRBuilder, place: ir.LlvmValue, by_k: int, *, is_whole: bool = True) -> ir.LlvmValue:
-        """Load one word, whose elements have a stride of `by_k` bytes; the second half is 0 if the word is partial."""
-        if not self.is_pair:
+    def scalar(self, b: ir.IRBuilder, place: ir.LlvmValue, by_k: int, *, terms: int | None = None) -> ir.LlvmValue:
+        """Load one word, whose elements have a stride of `by_k` bytes.
+
+        Args:
+            terms: Elements that there are; all of the word by default. The others are 0, before bits are flipped.
+        """
+        if self.is_single:
             return self.stored.load_scalar(b, place)
-        if by_k == self.stored.itemsize and is_whole and self.in_memory:
-            return self.simd.load_scalar(b, place, align=self.align)
+        is_whole = terms is None
+        if by_k == self.stored.itemsize and is_whole and self.stored_itemsize == self.itemsize:
+            return self._flipped(b, self.simd.load_scalar(b, place, align=self.align))
+        if self.quad is not None:
+            return self._flipped(b, self._gathered(b, place, by_k, terms or self.per_word))
         if self.is_integer:
             halves = [place, offset(b, place, by_k)] if is_whole else [place]
             low, *second = (self._half(b, b.load(p, typ=self.stored.element, align=self.align)) for p in halves)
@@ -130,19 +182,32 @@ class Words:
         align: int = 0,
         count: int | None = None,
         *,
-        is_whole: bool = True,
+        terms: int | None = None,
     ) -> ir.LlvmValue:
-        """A vector of words of one step, of columns or rows that are neighbours in memory: by default one per lane."""
-        if not self.is_pair:
+        """A vector of words of one step, of columns or rows that are neighbours in memory: by default one per lane.
+
+        Args:
+            terms: As for `scalar`.
+        """
+        if self.is_single:
             return self.stored.load(b, place, mask, align, count)
         wide = ir.VectorType(I32, count or self.simd.lanes)
+        is_whole = terms is None
+        if self.quad is not None:
+            lines = [
+                self.stored.load_bits(b, offset(b, place, by_k * i), mask, align, wide.count)
+                for i in range(terms or self.per_word)
+            ]
+            lines += [constant(lines[0].type, 0)] * (self.per_word - len(lines))
+            halves = ir.VectorType(I16, wide.count)
+            low, high = (b.bitcast(self._interleaved(b, *lines[i : i + 2]), halves) for i in (0, 2))
+            return self._flipped(b, b.bitcast(self._interleaved(b, low, high), wide))
         if self.is_integer:
             first = self.stored.load_bits(b, place, mask, align, count)
             second: ir.LlvmValue = constant(first.type, 0)
             if is_whole:
                 second = self.stored.load_bits(b, offset(b, place, by_k), mask, align, count)
-            order = [lane for i in range(wide.count) for lane in (i, wide.count + i)]
-            return b.bitcast(self._half(b, shuffled(b, first, second, order)), wide)
+            return b.bitcast(self._half(b, self._interleaved(b, first, second)), wide)
         low = b.zext(self.stored.load_bits(b, place, mask, count=count), wide)
         if is_whole:
             high = b.zext(self.stored.load_bits(b, offset(b, place, by_k), mask, count=count), wide)
@@ -150,13 +215,29 @@ class Words:
         return b.bitcast(low, ir.VectorType(FLOAT, wide.count))
 
     def along(self, b: ir.IRBuilder, place: ir.LlvmValue, align: int = 0) -> ir.LlvmValue:
-        """A vector of words of consecutive steps, of elements that are neighbours along k; pairs are whole."""
-        if not self.is_pair:
+        """A vector of words of consecutive steps, of elements that are neighbours along k; words are whole."""
+        if self.is_single:
             return self.stored.load(b, place)
-        if self.in_memory:
-            return self.simd.load(b, place, align=self.align)
+        if self.stored_itemsize == self.itemsize:
+            return self._flipped(b, self.simd.load(b, place, align=self.align))
         bits = self.stored.load_bits(b, place, None, align, self.simd.lanes * self.per_word)
         return b.bitcast(self._half(b, bits), self.simd.vector)
+
+    def _gathered(self, b: ir.IRBuilder, place: ir.LlvmValue, by_k: int, terms: int) -> ir.LlvmValue:
+        """One word of bytes with a stride."""
+        value, *others = (b.zext(b.load(offset(b, place, by_k * i), typ=I8, align=1), I32) for i in range(terms))
+        for i, other in enumerate(others, 1):
+            value = b.or_(value, b.shl(other, ir.LlvmConstant(I32, 8 * i)))
+        return value
+
+    def _flipped(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
+        """Words with the sign bits flipped, if they are to be."""
+        return b.xor(value, constant(value.type, FLIPS)) if self.flips else value
+
+    def _interleaved(self, b: ir.IRBuilder, first: ir.LlvmValue, second: ir.LlvmValue) -> ir.LlvmValue:
+        """The elements of two vectors in turn."""
+        lanes = width(first)
+        return shuffled(b, first, second, [lane for i in range(lanes) for lane in (i, lanes + i)])
 
     def _half(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
         """Elements as i16, in as many lanes."""
@@ -167,10 +248,12 @@ class Words:
     # ------------------------------------------------------------------------------------ arithmetic
 
     def multiply_add(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, z: ir.LlvmValue) -> ir.LlvmValue:
-        """`x * y + z`: a product a lane, or two."""
+        """`x * y + z`: a product a lane, or two, or four."""
         simd = self.simd
-        if not self.is_pair:
+        if self.is_single:
             return simd.multiply_add(b, x, y, z)
+        if self.quad is not None:
+            return multiply_add_quads(b, self.quad, x, y, z)
         if self.is_integer:
             return b.add(z, self._dot(b, x, y))
         pairs = ir.VectorType(I32, simd.lanes)
@@ -190,3 +273,20 @@ class Words:
         low = (b.ashr(b.shl(each, sixteen), sixteen) for each in (x, y))
         high = (b.ashr(each, sixteen) for each in (x, y))
         return b.add(b.mul(*low), b.mul(*high))
+
+    def correction(self, b: ir.IRBuilder, y: ir.LlvmValue, total: ir.LlvmValue) -> ir.LlvmValue:
+        """A total less the product of a word of the first factor, whose elements are 0 before bits are flipped, and `y`."""
+        assert self.quad is not None, "words of bytes"
+        zero = constant(self.simd.vector, 0)
+        return b.sub(total, multiply_add_quads(b, self.quad, constant(self.simd.vector, FLIPS), y, zero))
+
+
+def multiply_add_quads(
+    b: ir.IRBuilder, quad: QuadProduct, x: ir.LlvmValue, y: ir.LlvmValue, z: ir.LlvmValue
+) -> ir.LlvmValue:
+    """`z` and the four products of bytes of each lane of `x`, the first factor, and `y`."""
+    vector = z.type
+    kind = ir.VectorType(I8, 4 * width(z)) if quad.takes_bytes else vector
+    factors = [b.bitcast(each, kind) if quad.takes_bytes else each for each in (x, y)]
+    function = declare(b.module, quad.intrinsic, vector, [vector, kind, kind])
+    return b.call(function, [z, *(reversed(factors) if quad.is_swapped else factors)])

@@ -2,13 +2,16 @@
 
 Rows of the weight are interleaved when they are bound: a tile has as many rows as a vector has lanes, and its codes lie as words
 of four neighbours along k, one for each row, so that no sum is over lanes. Codes of four bits lie two words to a word's bytes;
-codes of eight bits are words of two, widened to i16. Each word of x is broadcast and multiplied by a vector of words:
+codes of eight bits are words of two, widened to i16, or of four. Each word of x is broadcast and multiplied by a vector of words:
 
 * codes of at most seven bits: `vpmaddubsw` adds two products in 16 bits, and as many of these are added as cannot
   overflow before they are widened to 32 bits;
-* codes of eight bits: pairs of i16, as in other products of integers (`llvm.words`).
+* codes of eight bits: pairs of i16, as in other products of integers (`llvm.words`);
+* on processors with an instruction for products of four bytes (`Isa.quad_product`): that one, for codes of any number of bits.
+  Where it needs bytes with the other sign, the sign bits of codes of eight bits are flipped, and the zero point is 128 more or
+  less.
 
-Both are exact, so that every instruction set computes the same sums, in the order of the op's definition.
+All are exact, so that every instruction set computes the same sums, in the order of the op's definition.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.unknown import said, unknown
 from rlx_core.ir.dims import DimBinding
-from rlx_core.ir.dtypes import f32, i32
+from rlx_core.ir.dtypes import DType, f32, i8, i32, u8
 from rlx_core.ir.graph import Node
 from rlx_core.ops.block_scaled import BlockScaledMatMul
 from rlx_core.pipeline.kernels import Condition
@@ -34,11 +37,12 @@ from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.elements import load_elements
 from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.llvm.ir.numbers import constant
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.isa import Isa, QuadProduct
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.sizes import sized as size_value
-from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.llvm.stored import Stored
+from rlx_cpu.native.llvm.words import Words, multiply_add_quads
 from rlx_cpu.native.table import native, op_of
 
 X, X_SCALES, WEIGHT, SCALES, OFFSETS = range(5)
@@ -52,6 +56,9 @@ ANY_ROWS: Final = unknown("rows")
 
 WRITTEN_OUT = 4
 """Runs of a block up to which their code is repeated instead of a loop."""
+
+QUAD = 4
+"""Codes of a word of four bytes."""
 
 MAX_BLOCK = (2**31 - 1) // (128 * 255)
 """Elements of a block whose sum of products i32 holds."""
@@ -74,20 +81,32 @@ class CodeLayout:
     per_byte: int
 
     @classmethod
-    def of(cls, op: BlockScaledMatMul) -> CodeLayout:
-        """Return the layout of the codes of an op."""
-        return cls(op.bits, 2 if op.bits == 8 else 4, op.per_byte)
+    def of(cls, op: BlockScaledMatMul, *, has_quads: bool = False) -> CodeLayout:
+        """Return the layout of the codes of an op; with `has_quads`, all words are of four."""
+        return cls(op.bits, 2 if op.bits == 8 and not has_quads else 4, op.per_byte)
 
     @property
     def terms(self) -> int:
         """Codes of a row that one vector has."""
         return self.per_word * self.per_byte
 
-    def run(self, block: int) -> int:
-        """Return the number of vectors of a block whose products are added before they are widened to 32 bits."""
-        limit = 16 if self.per_word == 2 else 32767 // (2 * 128 * (2**self.bits - 1)) // self.per_byte
+    def run(self, block: int, *, is_wide: bool = False) -> int:
+        """Return the number of vectors of a block whose products are added before they are widened to 32 bits.
+
+        Args:
+            is_wide: Whether products are added in 32 bits, so that the number only bounds the code.
+        """
+        is_wide = is_wide or self.per_word == 2
+        limit = (16 if is_wide else 32767 // (2 * 128 * (2**self.bits - 1))) // self.per_byte
         vectors = block // self.terms
         return max(n for n in range(1, min(limit, vectors) + 1) if vectors % n == 0)
+
+
+def quad_of(op: BlockScaledMatMul, codes: DType, isa: Isa) -> QuadProduct | None:
+    """Return the instruction that multiplies words of codes and of x, if there is one; codes of seven bits have any sign."""
+    either = (codes,) if op.bits == 8 else (u8, i8)
+    candidates = [quad for dtype in either if (quad := isa.quad_product(dtype, i8)) is not None]
+    return min(candidates, key=lambda quad: quad.flips, default=None)
 
 
 def is_static(node: Node) -> bool:
@@ -149,6 +168,7 @@ class BlockScaled:
     Attributes:
         zero: Subtracted from codes.
         codes: How they lie in a tile.
+        quad: The instruction that multiplies words of four codes, the first factor, and of x.
         words: Pairs of i16, and the vectors of i32.
         places: The operands, `None` for absent offsets.
         m, n, k, blocks: Sizes: rows of x, rows of the weight, columns of both, and blocks of these.
@@ -161,6 +181,7 @@ class BlockScaled:
     name: str
     zero: int
     codes: CodeLayout
+    quad: QuadProduct | None
     words: Words
     places: tuple[Place | None, ...]
     m: int
@@ -177,10 +198,13 @@ class BlockScaled:
         x, weight, scales = layout.required(X, WEIGHT, SCALES)
         *rows, k = x.type.static_shape
         n, blocks = scales.type.static_shape
-        m, words = prod(rows), Words.of(module, isa, weight.type.dtype, i32)
-        op, operands = op_of(node, BlockScaledMatMul), len(layout.operands)
-        codes = CodeLayout.of(op)
-        return cls(module, isa, name, op.zero, codes, words, places, m, cut(m, ROWS), n, k, blocks, operands)
+        op, operands, dtype = op_of(node, BlockScaledMatMul), len(layout.operands), weight.type.dtype
+        m, words = prod(rows), Words(Stored(Simd(module, isa, i32), dtype), 2)
+        quad = quad_of(op, dtype, isa) if blocks and k // blocks % QUAD == 0 else None
+        codes, zero = CodeLayout.of(op, has_quads=quad is not None), op.zero
+        if quad is not None and quad.flips:
+            zero += 128 if dtype is i8 else -128
+        return cls(module, isa, name, zero, codes, quad, words, places, m, cut(m, ROWS), n, k, blocks, operands)
 
     @cached_property
     def floats(self) -> Simd:
@@ -414,7 +438,7 @@ class BlockScaled:
     def _block(self, b: ir.IRBuilder, weight: ir.LlvmValue, xs: Values) -> Values:
         """The sums of products of a block, i32, one vector for each row of x."""
         vectors, zero = self.block // self.codes.terms, constant(self.words.simd.vector, 0)
-        run = self.codes.run(self.block)
+        run = self.codes.run(self.block, is_wide=self.quad is not None)
         runs = vectors // run
         x_nbytes = run * self.codes.terms * (2 if self.codes.per_word == 2 else 1)
         if runs <= WRITTEN_OUT:
@@ -441,6 +465,16 @@ class BlockScaled:
                 factors = [splat(b, b.load(offset(b, x, 4 * number), typ=I32, align=2)) for x in xs]
                 totals = [self.words.multiply_add(b, f, codes, t) for f, t in zip(factors, totals, strict=True)]
             return totals
+        if self.quad is not None:
+            for number in range(vectors):
+                for half, codes in enumerate(self._unpacked(b, offset(b, weight, number * self.vector_nbytes))):
+                    start = 4 * (number * self.codes.per_byte + half)
+                    words = b.bitcast(codes, self.words.simd.vector)
+                    factors = [splat(b, b.load(offset(b, x, start), typ=I32, align=1)) for x in xs]
+                    totals = [
+                        multiply_add_quads(b, self.quad, words, f, t) for f, t in zip(factors, totals, strict=True)
+                    ]
+            return totals
         sums: list[ir.LlvmValue | None] = [None for _ in xs]
         for number in range(vectors):
             for half, codes in enumerate(self._unpacked(b, offset(b, weight, number * self.vector_nbytes))):
@@ -457,11 +491,12 @@ class BlockScaled:
         ]
 
     def _unpacked(self, b: ir.IRBuilder, place: ir.LlvmValue) -> Sequence[ir.LlvmValue]:
-        """The words of a vector in memory, one after the other along k: bytes without sign."""
+        """The words of a vector in memory, one after the other along k: bytes as they are multiplied."""
         kind = ir.VectorType(I8, self.vector_nbytes)
         packed = b.load(place, typ=kind, align=1)
         if self.codes.per_byte == 1:
-            return (packed,)
+            flips = self.quad is not None and self.quad.flips
+            return (b.xor(packed, constant(kind, 128)) if flips else packed,)
         return b.and_(packed, constant(kind, 15)), b.lshr(packed, constant(kind, 4))
 
     def _products(self, b: ir.IRBuilder, codes: ir.LlvmValue, factor: ir.LlvmValue) -> ir.LlvmValue:

@@ -65,7 +65,7 @@ class GemmEmitter:
         packs: tuple[Pack, ...] = ()
         hoisted: tuple[HoistedPack, ...] = ()
         if plan.panels == "ahead":
-            packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.form, plan.blocks.widths),)
+            packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.words.form, plan.blocks.widths),)
         elif load is not None:
             packs = load.packs
         elif plan.panels == "held":
@@ -86,11 +86,7 @@ class GemmEmitter:
                 else plan.blocks.depth * plan.words.per_word,
                 "panels": plan.panels,
                 **({"rows": plan.rows} if plan.rows != "direct" else {}),
-                **(
-                    {"products": "pairs of i16" if plan.words.is_integer else "pairs of bf16"}
-                    if plan.words.is_pair
-                    else {}
-                ),
+                **({} if plan.words.is_single else {"products": plan.words.kind}),
                 **({} if p.load is None else {"load": str(p.load)}),
             },
         )
@@ -169,6 +165,7 @@ class GemmEmitter:
                         is_masked=is_partial and is_direct,
                         makes_words=plan.makes_words,
                         is_packed=not is_direct,
+                        has_head=bool(plan.head),
                     ),
                     result=ResultTile(
                         plan.result,

@@ -1,9 +1,9 @@
 """Products of integers, modulo 2^bits of the result.
 
-i8, u8 and i16 with sums of at most 32 bits are multiplied as floats are, by register tiles over packed panels of pairs of i16
-(`llvm.words`). Other integers are multiplied by tiles of a few rows by one vector of columns: wrapping sums are the same in any
-order, so nothing is packed and K is not blocked; operands of any strides are read where they lie, a vector at a time where the
-columns of B are neighbours.
+i8, u8 and i16 with sums of at most 32 bits are multiplied as floats are, by register tiles over packed panels of pairs of i16,
+or of quads of bytes where the processor has an instruction for them (`llvm.words`). Other integers are multiplied by tiles of a
+few rows by one vector of columns: wrapping sums are the same in any order, so nothing is packed and K is not blocked; operands of
+any strides are read where they lie, a vector at a time where the columns of B are neighbours.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def has_short_sums(node: Node) -> bool:
     sized=sized_product(lambda node, layout: nothing_follows),
 )
 def integer_matmul_pairs(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
-    """Register tiles over packed panels of pairs."""
+    """Register tiles over packed panels of pairs or quads."""
     return emit_product(module, layout, isa, name, nothing_follows)
 
 

@@ -100,7 +100,8 @@ class Item:
             assert self.packed is not None, "a thread has memory for a block of a panel"
             return self.packed, column
         width = b.sub(start_of(b, plan.blocks.panels, b.add(panel, index(1))), first)
-        return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, plan.vector_nbytes))), column
+        row = b.add(k0, index(plan.head)) if plan.head else k0
+        return offset(b, self._packed_panel(b, panel), b.mul(row, times(b, width, plan.vector_nbytes))), column
 
     def _next_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, k0: ir.LlvmValue, count: ir.LlvmValue) -> ir.LlvmValue:
         """Return the address of the next panel to be read: one of the item, the first of its next block, or another item's."""
@@ -133,7 +134,7 @@ class Item:
             return self.work.panel(b, panel, matrix)
         panels = plan.blocks.panels
         before = b.sub(start_of(b, panels, panel), start_of(b, panels, self.panel_range[0]))
-        return offset(b, self.packed, (before, plan.vector_nbytes * plan.k))
+        return offset(b, self.packed, (before, plan.vector_nbytes * plan.panel_words))
 
     def _rows(self, b: ir.IRBuilder, tile: RowTile, k0: ir.LlvmValue, count: ir.LlvmValue) -> ir.LlvmValue:
         """Return the address of a tile's part of A, from word `k0` on."""

@@ -118,6 +118,16 @@ class ProductPlan:
         return self.words.count(self.product.k)
 
     @property
+    def panel_words(self) -> int:
+        """Words of a column of a panel: those along k, after the correction if there is one."""
+        return self.k + self.head if self.head else self.k
+
+    @property
+    def head(self) -> int:
+        """Words of a column of a panel before those along k: a correction with which sums begin."""
+        return int(self.words.is_corrected and self.product.k != 0)
+
+    @property
     def is_even(self) -> bool:
         """Whether the last word along k is whole."""
         return self.product.k % self.words.per_word == 0
@@ -126,7 +136,7 @@ class ProductPlan:
     def rows(self) -> Rows:
         if self.sources is not None:
             return self.sources.rows
-        p, words = self.product, self.words
+        p, words = self.product, self.words.first
         if p.lines or p.runs:
             return "direct"
         is_row_major = p.a.by_column == words.stored.itemsize
@@ -211,14 +221,14 @@ class ProductPlan:
         if p.is_bound or self.packs_once:
             return False
         is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes or self.has_long_sums
-        is_direct = is_near and p.b.by_column == itemsize and self.is_even
+        is_direct = is_near and p.b.by_column == itemsize and self.is_even and not self.head
         return self.product.k > 0 and not is_direct
 
     @property
     def packs_once(self) -> bool:
         """Whether B is packed before the loop around the product."""
         p = self.product
-        nbytes = p.b_entries * self.k * p.n * self.words.itemsize
+        nbytes = p.b_entries * self.panel_words * p.n * self.words.itemsize
         return p.k > 0 and self.is_held and not p.is_bound and nbytes <= self.sizes.held_nbytes
 
     @property
@@ -309,12 +319,7 @@ class ProductPlan:
         tiles, itemsize = self.blocks, self.words.itemsize
         if self.product.is_bound:
             itemsize = self.words.stored_itemsize
-        return tiles.columns * self.k * itemsize
-
-    @property
-    def form(self) -> str:
-        """The form in which a bound B is packed."""
-        return "pairs" if self.words.is_pair else "panels"
+        return tiles.columns * self.panel_words * itemsize
 
     @property
     def sharers(self) -> int:
@@ -358,7 +363,7 @@ class ProductPlan:
             return aligned(self.blocks.panels.size * self.words.nbytes * self.blocks.depth)
         if self.panels != "packed":
             return 0
-        return aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.k)
+        return aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.panel_words)
 
     @property
     def own_rows(self) -> int:

@@ -65,7 +65,8 @@ class PackedRows:
         self, b: ir.IRBuilder, tiles: tuple[ir.LlvmValue, ir.LlvmValue], low: ir.LlvmValue, high: ir.LlvmValue
     ) -> None:
         """Words from `low` to `high`, a few for all tiles, then the next: the rows of a transposed A are contiguous there."""
-        if self.plan.rows == "copied":
+        plan = self.plan
+        if plan.rows == "copied":
             with counting(b, *tiles) as tile:
                 self._copy(b, tile, low, high)
             return
@@ -78,14 +79,14 @@ class PackedRows:
                 self._pack_steps(b, tile, k, steps)
         if is_odd is not None:
             with counting(b, full_end, high) as k, counting(b, *tiles) as tile:
-                self._pack_steps(b, tile, k, 1, is_whole=False)
+                self._pack_steps(b, tile, k, 1, terms=plan.words.terms_of_last(plan.product.k))
 
     def _step(self, b: ir.IRBuilder, k: ir.LlvmValue) -> ir.LlvmValue:
         """Return the index of a word along all of K."""
         return k if self.start is None else b.add(self.start, k)
 
     def _copy(self, b: ir.IRBuilder, tile: ir.LlvmValue, low: ir.LlvmValue, high: ir.LlvmValue) -> None:
-        plan, words, a = self.plan, self.plan.words, self.plan.product.a
+        plan, words, a = self.plan, self.plan.words.first, self.plan.product.a
         cut = plan.blocks.rows
         row = start_of(b, cut, tile)
         place = self.tile(b, tile, row, low)
@@ -95,16 +96,17 @@ class PackedRows:
             last = least(b, last, index(plan.product.k))
         with counting(b, 0, b.sub(start_of(b, cut, b.add(tile, index(1))), row)) as i:
             source = offset(b, self.a, (b.add(row, i), a.by_row))
-            copy_row(b, words, source, offset(b, place, (i, by_row)), first, last, by_k=a.by_column)
+            copy_row(
+                b, words, source, offset(b, place, (i, by_row)), first, last,
+                by_k=a.by_column, terms=words.terms_of_last(plan.product.k),
+            )  # fmt: skip
 
     def _pack_steps(
-        self, b: ir.IRBuilder, tile: ir.LlvmValue, k: ir.LlvmValue, steps: int, *, is_whole: bool = True
+        self, b: ir.IRBuilder, tile: ir.LlvmValue, k: ir.LlvmValue, steps: int, *, terms: int | None = None
     ) -> None:
-        plan, words, a = self.plan, self.plan.words, self.plan.product.a
+        plan, words, a = self.plan, self.plan.words.first, self.plan.product.a
         row = start_of(b, plan.blocks.rows, tile)
         source = offset(b, self.a, (row, a.by_row), (self._step(b, k), a.by_column * words.per_word))
         place = self.tile(b, tile, row, k)
         for rows in by_size(b, plan.blocks.rows, tile):
-            pack_rows(
-                b, words, source, place, steps=steps, rows=rows, strides=(a.by_row, a.by_column), is_whole=is_whole
-            )
+            pack_rows(b, words, source, place, steps=steps, rows=rows, strides=(a.by_row, a.by_column), terms=terms)

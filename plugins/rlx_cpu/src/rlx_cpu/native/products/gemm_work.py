@@ -103,7 +103,7 @@ class Work:
     def panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, matrix: ir.LlvmValue) -> ir.LlvmValue:
         """Return the start address of a panel of a packed matrix."""
         plan = self.plan
-        return offset(b, matrix, (start_of(b, plan.blocks.panels, panel), plan.vector_nbytes * plan.k))
+        return offset(b, matrix, (start_of(b, plan.blocks.panels, panel), plan.vector_nbytes * plan.panel_words))
 
     def pack_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, source: ir.LlvmValue, place: ir.LlvmValue) -> None:
         """Pack a panel of the matrix at `source`, over all of K, or compute it from the arrays in the table there."""

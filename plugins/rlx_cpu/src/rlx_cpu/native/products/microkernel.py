@@ -54,6 +54,7 @@ class Right:
         is_masked: Whether it ends where the result does, and is not padded with zeros.
         makes_words: Whether its elements become words when they are loaded.
         is_packed: Whether the elements of a word are neighbours.
+        has_head: Whether the words of the first k are after those that sums begin with.
     """
 
     stride: int
@@ -61,6 +62,7 @@ class Right:
     is_masked: bool = False
     makes_words: bool = False
     is_packed: bool = False
+    has_head: bool = False
 
 
 @frozen(eq=False)
@@ -274,8 +276,15 @@ class Microkernel:
                     prefetch(b, offset(b, arguments.c, i * by_row + j * self.simd.lanes * by_column), is_written=True)
 
     def _initial(self, b: ir.IRBuilder, tile: GemmTile) -> Sums:
-        """Zeros, or what earlier blocks of k left."""
-        zeros: Sums = [[self.simd.zero] * self.vectors for _ in range(self.rows)]
+        """Zeros, or the head of a panel, or what earlier blocks of k left."""
+        start: list[ir.LlvmValue] = [self.simd.zero] * self.vectors
+        if self.right.has_head:  # in later blocks of k there are other words, which are not used
+            head = offset(b, tile.arguments.panel, -self.right.stride)
+            start = [
+                self.simd.load(b, offset(b, head, j * self.simd.nbytes), align=self.right.align)
+                for j in range(self.vectors)
+            ]
+        zeros: Sums = [[*start] for _ in range(self.rows)]
         if not self.accumulates:
             return zeros
         again, ready = b.append_basic_block("again"), b.append_basic_block("ready")
@@ -405,7 +414,7 @@ class Microkernel:
         if not self.right.makes_words:
             return self.simd.load(b, offset(b, panel, j * self.simd.nbytes), mask, align=self.right.align)
         words = self.words
-        if words.is_pair and self.right.is_packed:
+        if not words.is_single and self.right.is_packed:
             return words.along(b, offset(b, panel, j * words.simd.lanes * words.stored_itemsize), self.right.align)
         place = offset(b, panel, j * words.stored.nbytes)
         return words.across(b, place, self.right.stride // words.per_word, mask, self.right.align)
