@@ -95,7 +95,8 @@ def prepare_batch(
     """Return the batch of prompts; arguments as for `generate`.
 
     Raises:
-        ConfigError: The model is not a decoder, caches or activations have no such dtype, or the model needs `input_features`, or takes none.
+        ConfigError: The model is not a decoder, caches or activations have no such dtype, or the model needs
+            `input_features`, or takes none.
         ShapeError: There is no prompt, a prompt is empty, or the texts would be longer than the model's maximum.
     """
     decoding = decoding_of(model)

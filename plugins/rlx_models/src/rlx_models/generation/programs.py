@@ -41,10 +41,10 @@ def decoding_of(model: PretrainedModel) -> Decoding:
 
 
 def zero_cache(
-    decoding: Decoding, batch: int, length: int, target: str, cache_dtype: str = "f32"
+    decoding: Decoding, batch: int, length: int, target: str, cache_dtype: str = "f32", *, is_exact: bool = False
 ) -> list[tuple[Any, Any]]:
-    """Return an empty cache on the target, where it remains: its length is a power of two."""
-    max_length = 1 << (length - 1).bit_length()
+    """Return an empty cache on the target, where it remains: its length is a power of two, or exactly `length`."""
+    max_length = length if is_exact else 1 << (length - 1).bit_length()
 
     def zeros(rows: int | None, features: int) -> Any:
         dtype = rlx.spec(f"{cache_dtype if rows is None else 'f32'}[]").dtype.numpy
@@ -111,6 +111,33 @@ def _compile_encoded_rows(model: PretrainedModel, target: str | None) -> Compile
     return rlx.compile(rows_of, _encoded_spec(model, decoding.encode), rlx.spec("i64[rows]"), target=target)
 
 
+def _compile_cache_entries(model: PretrainedModel, target: str | None) -> CompiledFunction[..., Any]:
+    decoding = decoding_of(model)
+    destination, source = (
+        _cache_specs(decoding, "f32", *names) for names in (("1", "length"), ("batch", "max_length"))
+    )
+    indices = rlx.spec("i64[entries]")
+    return rlx.compile(copied_entries, destination, source, indices, indices, donate="destination", target=target)
+
+
+def copied_entries(destination: Any, source: Any, destination_entries: Any, source_entries: Any) -> Any:
+    """Return a cache with entries of another one.
+
+    Args:
+        destination: Arrays [1, length, features] of each layer.
+        source: Arrays [batch, max_length, features] of each layer.
+        destination_entries: Indices i64[n] on the axis `length`.
+        source_entries: Indices i64[n] among the `batch · max_length` entries.
+    """
+
+    def copied(into: Any, array: Any) -> Any:
+        rows = rlx.take(rlx.reshape(array, (-1, array.shape[-1])), source_entries, axis=0)
+        return rlx.scatter(into, destination_entries, rows[None], axis=1)
+
+    pairs = zip(destination, source, strict=True)
+    return [tuple(copied(*each) for each in zip(entry, other, strict=True)) for entry, other in pairs]
+
+
 def rows_of(arrays: Any, rows: Any) -> Any:
     """Return arrays with the rows i64[n] of their first axis."""
     return map_leaves(lambda each: rlx.take(each, rows, axis=0), arrays)
@@ -120,10 +147,12 @@ def _encoded_spec(model: PretrainedModel, encode: Callable[..., Any]) -> Any:
     return rlx.eval_shape(encode, model.parameters, *model.encoder.inputs.values())
 
 
-def _cache_specs(decoding: Decoding, cache_dtype: str) -> list[tuple[rlx.TensorType, ...]]:
+def _cache_specs(
+    decoding: Decoding, cache_dtype: str, batch: str = "batch", length: str = "max_length"
+) -> list[tuple[rlx.TensorType, ...]]:
     return [
         tuple(
-            rlx.spec(f"{cache_dtype if rows is None else 'f32'}[batch, {rows or 'max_length'}, {features}]")
+            rlx.spec(f"{cache_dtype if rows is None else 'f32'}[{batch}, {rows or length}, {features}]")
             for rows, features in entry
         )
         for entry in decoding.cache
@@ -163,7 +192,9 @@ PROGRAMS: Final[Mapping[str, Callable[[PretrainedModel, str | None], CompiledFun
     },
     **{name: partial(_compile_cache_rows, cache_dtype=dtype) for dtype, name in CACHE_ROWS.items()},
     "encoded rows": _compile_encoded_rows,
+    "cache entries": _compile_cache_entries,
     "slots": partial(_compile_step, position="i64[batch]"),
     "encode": _compile_encode,
 }
-"""Programs of a model by name; `slots` is `step` with a cache position for each batch entry."""
+"""Programs of a model by name; `slots` is `step` with a cache position for each batch entry, and `cache entries` is
+`copied_entries`."""
