@@ -140,6 +140,20 @@ def test_former_contents_of_caches_are_not_read(model: PretrainedModel) -> None:
     assert request.tokens == alone(model, request)
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "int8"])
+def test_narrow_caches_have_pages(model: PretrainedModel, dtype: str) -> None:
+    engine = ServingEngine(model, max_batch=2, cache_dtype=dtype)
+    for prompt in (PREFIX, [*PREFIX, 7], [*PREFIX, 8, 9]):
+        request = engine.submit(prompt, greedy(8))
+        finished(engine)
+        (expected,) = generate(model, [prompt], 8, eos_token_id=(), cache_dtype=dtype)
+        assert request.tokens == expected
+    assert engine.status().prefix_hits == 2
+    with pytest.raises(ConfigError, match="serve: cache_dtype is 'i8'"):
+        ServingEngine(model, cache_dtype="i8")
+
+
 def test_pages_are_updated_in_place(model: PretrainedModel) -> None:
     engine = ServingEngine(model, max_batch=1)
 

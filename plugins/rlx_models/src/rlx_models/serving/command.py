@@ -44,6 +44,9 @@ def command(
             min=0,
         ),
     ] = None,
+    cache_dtype: Annotated[
+        str, typer.Option(help="Dtype of cached keys and values: f32, f16 or bf16 in half of the memory, or int8.")
+    ] = "f32",
     max_body: Annotated[int, typer.Option(help="Maximum size of a body in bytes.", min=1)] = 1 << 20,
     body_seconds: Annotated[float, typer.Option(help="Time in which a body must arrive.", min=0.1)] = 30.0,
     write_seconds: Annotated[float, typer.Option(help="Time in which a client must accept an event.", min=0.1)] = 30.0,
@@ -66,6 +69,7 @@ def command(
             max_waiting=max_waiting,
             prefill_chunk=prefill_chunk,
             prefix_tokens=prefix_tokens,
+            cache_dtype=cache_dtype,
             target=target,
         )
         engine.warm_up()

@@ -22,7 +22,15 @@ from rlx_core.errors import BudgetError, ConfigError, Fact, RlxError, ShapeError
 from rlx_models.architectures import Decoding
 from rlx_models.generation.grammar import ConstrainedText
 from rlx_models.generation.options import GenerationOptions, generation_options
-from rlx_models.generation.programs import PROMPT_MULTIPLE, compiled_program, decoding_of, padded_length, zero_cache
+from rlx_models.generation.programs import (
+    PROMPT_MULTIPLE,
+    SLOTS,
+    check_cache_dtype,
+    compiled_program,
+    decoding_of,
+    padded_length,
+    zero_cache,
+)
 from rlx_models.model import PretrainedModel
 from rlx_models.serving.options import MAX_TOP_LOGPROBS, RequestOptions, check_prompt
 from rlx_models.serving.prefixes import PAGE_TOKENS, PrefixCache
@@ -63,7 +71,7 @@ class SlotState:
     """The state of all slots.
 
     Attributes:
-        cache: Entries f32[slots, rows, features] of each layer.
+        cache: Entries [slots, rows, features] of each layer.
         positions: The index i64[slots] of the next token in the cache.
         left_padding: The length i64[slots] of the padding at the start of the cache.
         last_tokens: The last token i64[slots], which is not in the cache yet.
@@ -75,8 +83,9 @@ class SlotState:
     last_tokens: np.ndarray
 
     @classmethod
-    def empty(cls, decoding: Decoding, slots: int, capacity: int, target: str) -> SlotState:
-        return cls(zero_cache(decoding, slots, capacity, target, is_exact=True), *np.zeros((3, slots), np.int64))
+    def empty(cls, decoding: Decoding, slots: int, capacity: int, target: str, cache_dtype: str) -> SlotState:
+        cache = zero_cache(decoding, slots, capacity, target, cache_dtype, is_exact=True)
+        return cls(cache, *np.zeros((3, slots), np.int64))
 
 
 class ServingEngine:
@@ -97,6 +106,7 @@ class ServingEngine:
         prefill_chunk: The maximum number of tokens of prompts that are processed between two steps, a multiple of 16.
         prefix_tokens: The number of tokens whose keys and values are stored for later prompts that begin with them, a multiple
             of 16; by default those of two slots. 0 stores none, as do models with a recurrent state.
+        cache_dtype: The dtype of keys and values, as for `generate`.
         target: The target that runs the model.
 
     Raises:
@@ -118,6 +128,7 @@ class ServingEngine:
         max_waiting: int = 64,
         prefill_chunk: int = 256,
         prefix_tokens: int | None = None,
+        cache_dtype: str = "f32",
         target: str | None = None,
     ) -> None:
         decoding = decoding_of(model)
@@ -130,12 +141,13 @@ class ServingEngine:
         _expect_size("prefill_chunk", prefill_chunk, PROMPT_MULTIPLE)
         if prefix_tokens:
             _expect_size("prefix_tokens", prefix_tokens, PAGE_TOKENS)
-        self.model, self.tokenizer = model, tokenizer
+        check_cache_dtype("serve", cache_dtype)
+        self.model, self.tokenizer, self._cache_dtype = model, tokenizer, cache_dtype
         self.max_length = _max_length(decoding, max_length, model.name)
         self.vocab_size = int(model.config["vocab_size"])
         self.max_waiting = max_waiting
         self._chunk = prefill_chunk
-        self._step = compiled_program(model, "slots", target)
+        self._step = compiled_program(model, SLOTS[cache_dtype], target)
         self._insert = rlx.jit(_insert, donate=("cache",), target=target)
         self._target = target or self._step.report.target
         self._decoding = decoding
@@ -143,7 +155,9 @@ class ServingEngine:
         self._capacity = padded_length(self.max_length + PROMPT_MULTIPLE)
         self._has_state = any(rows is not None for entry in decoding.cache for rows, _ in entry)
         num_pages = (2 * self._capacity if prefix_tokens is None else prefix_tokens) // PAGE_TOKENS
-        self._prefixes = PrefixCache(model, decoding, num_pages, target) if num_pages and not self._has_state else None
+        self._prefixes = None
+        if num_pages and not self._has_state:
+            self._prefixes = PrefixCache(model, decoding, num_pages, cache_dtype, target)
         self._sampler = SlotSampler(max_batch, self.vocab_size, target)
         self._slots: list[Request | None] = [None] * max_batch
         self._waiting: deque[Request] = deque()
@@ -359,7 +373,7 @@ class ServingEngine:
         used = self._prompt_caches.pop(capacity, None)
         if used is not None and not self._has_state:
             return used
-        return zero_cache(self._decoding, 1, capacity, self._target, is_exact=True)
+        return zero_cache(self._decoding, 1, capacity, self._target, self._cache_dtype, is_exact=True)
 
     def _process_chunk(self) -> int:
         """Process the next tokens of the prompt, and return their number; generate the first token after the last of them."""
@@ -532,7 +546,7 @@ class ServingEngine:
             request.finish(reason)
 
     def _empty_state(self) -> SlotState:
-        return SlotState.empty(self._decoding, len(self._slots), self._capacity, self._target)
+        return SlotState.empty(self._decoding, len(self._slots), self._capacity, self._target, self._cache_dtype)
 
 
 def _excluded(request: Request, suppressed: np.ndarray | None) -> np.ndarray | None:

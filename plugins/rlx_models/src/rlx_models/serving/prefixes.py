@@ -19,7 +19,7 @@ import numpy as np
 from attrs import frozen
 
 from rlx_models.architectures import Decoding
-from rlx_models.generation.programs import PROMPT_MULTIPLE, compiled_program, zero_cache
+from rlx_models.generation.programs import CACHE_ENTRIES, PROMPT_MULTIPLE, compiled_program, zero_cache
 from rlx_models.model import PretrainedModel
 
 PAGE_TOKENS: Final = PROMPT_MULTIPLE
@@ -113,14 +113,18 @@ class PrefixCache:
 
     Args:
         num_pages: The number of pages.
+        cache_dtype: The dtype of keys and values.
 
     Attributes:
         hits: Prompts of which pages were copied.
         reused_tokens: Tokens of prompts that were copied and not processed.
     """
 
-    def __init__(self, model: PretrainedModel, decoding: Decoding, num_pages: int, target: str | None) -> None:
-        self._copy = compiled_program(model, "cache entries", target)
+    def __init__(
+        self, model: PretrainedModel, decoding: Decoding, num_pages: int, cache_dtype: str, target: str | None
+    ) -> None:
+        self._copy = compiled_program(model, CACHE_ENTRIES[cache_dtype], target)
+        self._cache_dtype = cache_dtype
         self._decoding, self._target = decoding, target or self._copy.report.target
         self.num_pages = num_pages
         self.clear()
@@ -128,7 +132,8 @@ class PrefixCache:
     def clear(self) -> None:
         """Remove all pages, and set the counts to 0."""
         self.index = PageIndex(self.num_pages)
-        self._pool: Any = zero_cache(self._decoding, 1, self.num_pages * PAGE_TOKENS, self._target, is_exact=True)
+        length = self.num_pages * PAGE_TOKENS
+        self._pool: Any = zero_cache(self._decoding, 1, length, self._target, self._cache_dtype, is_exact=True)
         self.hits = self.reused_tokens = 0
 
     def load(self, tokens: Sequence[int], max_pages: int, padding: int, cache: Any) -> tuple[int, Any]:
@@ -138,7 +143,7 @@ class PrefixCache:
             tokens: The prompt.
             max_pages: The maximum number of pages.
             padding: The number of entries before the first token.
-            cache: The cache f32[1, capacity, features] of each layer, which is donated.
+            cache: The cache [1, capacity, features] of each layer, which is donated.
 
         Returns:
             The number of entries of the cache that need not be computed, including the padding, a multiple of 16; and the cache.
@@ -158,7 +163,7 @@ class PrefixCache:
 
         Args:
             tokens: The tokens whose keys and values are in the cache.
-            cache: The cache f32[texts, capacity, features] of each layer.
+            cache: The cache [texts, capacity, features] of each layer.
             first_entry: The index of the first token among the `texts · capacity` entries.
         """
         count, pages = self.index.add(tokens)
