@@ -70,7 +70,7 @@ class PlacedAttention:
     @property
     def mask(self) -> int:
         """The number of the operand that is the mask, which may be absent; the bias follows it."""
-        return 4 if self.is_backward else 3
+        return self.op.mask_operand
 
     @property
     def has_mask(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, get_args
 
 from rlx_core.errors import ConfigError, ShapeError
@@ -40,6 +41,8 @@ def attention(
     softcap: float | None = None,
     empty_row: EmptyRow = "zero",
     key_value_seq_lengths: ArrayLike | None = None,
+    key_scales: ArrayLike | None = None,
+    value_scales: ArrayLike | None = None,
     name: str | None = None,
 ) -> Array:
     """Scaled dot-product attention; see `Attention`.
@@ -59,9 +62,13 @@ def attention(
             read on CPUs: attention over a cache costs as much as it has keys. With `is_causal` or `window` the last query is at
             the last valid key (in JAX the first query is at the first key). A number below 0 is 0, and one above the number of
             keys is that.
+        key_scales, value_scales: With keys and values of codes i8: a scale for each position and head, `[b, keys, heads]`, in
+            layout `bhsd` `[b, heads, keys]`, of the query's dtype, f32 or f64. A key is its codes times its scale; see
+            `QuantizedAttention`.
         name: A name for the node.
 
     Raises:
+        ConfigError: There are scales of keys and none of values, or the other way around.
         ShapeError: The operands do not fit, or `num_heads` is needed and missing.
     """
     choice("attention: layout", layout, get_args(AttentionLayout))
@@ -77,13 +84,20 @@ def attention(
     if not isinstance(features, int):
         raise ShapeError(f"attention: the size of a head must be known, not {features}")
     kind: MaskKind = "sliding_window" if window is not None else "causal" if is_causal else "none"
-    return _attention(
-        query,
-        key,
-        value,
-        mask,
-        bias,
-        None if key_value_seq_lengths is None else operand(key_value_seq_lengths),
+    lengths = None if key_value_seq_lengths is None else operand(key_value_seq_lengths)
+    function: Callable[..., Array] = _attention
+    operands: tuple[ArrayLike | None, ...] = (query, key, value, mask, bias, lengths)
+    if key_scales is not None and value_scales is not None:
+        # Most programs have no codes, and do not need the module.
+        from rlx_core.ops.quantized_attention import quantized_attention
+
+        function, operands = quantized_attention, (query, key, value, key_scales, value_scales, mask, bias, lengths)
+    elif key_scales is not None or value_scales is not None:
+        raise ConfigError(
+            "attention: codes of keys and of values have scales", hint="pass key_scales= and value_scales="
+        )
+    return function(
+        *operands,
         num_heads=heads,
         head_dim=features,
         num_kv_heads=None if kv_heads == heads else kv_heads,

@@ -233,6 +233,7 @@ class AttentionBackward(AttentionOp):
     """
 
     category: ClassVar = "compute"
+    mask_operand: ClassVar = 4
 
     def prepare(
         self, q: Value, k: Value, v: Value, dy: Value, mask: Value | None = None, bias: Value | None = None

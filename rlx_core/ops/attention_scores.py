@@ -6,7 +6,7 @@ The forward and the backward op are both built on `Scores`, so they cannot disag
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from attrs import field
@@ -57,8 +57,13 @@ class Scores:
 
 @frozen(slots=False)
 class AttentionOp(Op):
-    """Base of attention and its backward op: attributes, checks, and the attention weights."""
+    """Base of attention and its backward op: attributes, checks, and the attention weights.
 
+    Attributes:
+        mask_operand: The number of the operand that is the mask; bias and lengths follow it.
+    """
+
+    mask_operand: ClassVar[int] = 3
     num_heads: int = field(validator=whole(1))
     head_dim: int = field(validator=whole(1))
     num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))

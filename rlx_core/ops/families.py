@@ -68,6 +68,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "pooling.positions": "pool_positions",
     "pooling.totals": "sum_pool avg_pool prod_pool",
     "products": "lora_matmul grouped_matmul",
+    "quantized_attention": "quantized_attention",
     "random.bits": "random_bits dropout",
     "random.philox": "random_word",
     "random.gamma_slope": "following_shape",

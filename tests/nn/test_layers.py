@@ -79,6 +79,33 @@ def test_lengths_of_keys_are_integers_one_for_each_entry_of_the_batch() -> None:
         nn.attention(q, q, q, num_heads=2, key_value_seq_lengths=x)
 
 
+def test_attention_over_codes_is_attention_over_codes_times_scales() -> None:
+    rng = np.random.default_rng(0)
+    q, codes = rng.normal(size=(2, 3, 8)).astype(np.float32), rng.integers(-127, 128, (2, 2, 5, 4)).astype(np.int8)
+    scales = rng.uniform(0.01, 0.02, (2, 2, 5, 2)).astype(np.float32)
+    k, v = (codes.reshape(2, 2, 5, 2, 2) * scales[..., None]).reshape(2, 2, 5, 4)
+    options: dict[str, Any] = {"num_heads": 4, "num_kv_heads": 2, "is_causal": True}
+
+    def loss(q: Any, scales: Any) -> Any:
+        return rlx.sum(nn.attention(q, *codes, key_scales=scales[0], value_scales=scales[1], **options) ** 2)
+
+    def expected(q: Any, scales: Any) -> Any:
+        k, v = (
+            rlx.reshape(rlx.reshape(c, (2, 5, 2, 2)) * s[..., None], (2, 5, 4))
+            for c, s in zip(codes, scales, strict=False)
+        )
+        return rlx.sum(nn.attention(q, k, v, **options) ** 2)
+
+    np.testing.assert_allclose(loss(q, scales), rlx.sum(nn.attention(q, k, v, **options) ** 2), rtol=1e-5)
+    found, wanted = (rlx.grad(f, (0, 1))(q, scales) for f in (loss, expected))
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ConfigError, match="codes of keys and of values have scales"):
+        nn.attention(q, *codes, key_scales=scales[0], **options)
+    with pytest.raises(DtypeError, match="k must be"):
+        nn.attention(q, k, v, key_scales=scales[0], value_scales=scales[1], **options)
+
+
 def test_attention_on_packed_heads_must_be_told_how_many() -> None:
     (q,) = inputs(Builder(), q="f32[2, 3, 8]")
     with pytest.raises(ShapeError) as caught:

@@ -63,7 +63,7 @@ def command(
         list[str] | None, typer.Option(metavar="TEXT", help="End before this text; may be given several times.")
     ] = None,
     cache_dtype: Annotated[
-        str, typer.Option(help="Dtype of cached keys and values: f32, or f16 or bf16 in half of the memory.")
+        str, typer.Option(help="Dtype of cached keys and values: f32, f16 or bf16 in half of the memory, or int8.")
     ] = "f32",
     activations: Annotated[
         str, typer.Option(help="f32, or int8: rounded to 8 bits where they are multiplied by quantised weights.")

@@ -96,7 +96,12 @@ def test_completions_are_those_of_generate(model: PretrainedModel) -> None:
                 (0, "length"),
                 (1, "length"),
             ]
-            assert body["usage"] == {"prompt_tokens": 4, "completion_tokens": 12, "total_tokens": 16}
+            assert body["usage"] == {
+                "prompt_tokens": 4,
+                "completion_tokens": 12,
+                "total_tokens": 16,
+                "prompt_tokens_details": {"cached_tokens": 0},
+            }
 
             stop = expected[0][2:4]
             response = await server.post("completions", prompt=[0, 1, 2], max_tokens=6, stop=stop, **GREEDY)
@@ -261,6 +266,18 @@ def test_models_and_health(model: PretrainedModel) -> None:
             assert (health["queue"], health["active_slots"], health["slots"], health["tokens"]) == (0, 0, 4, 6)
             assert health["tokens_per_second"] > 0
             assert health["uptime"] > 0
+            assert (health["pages"], health["used_pages"], health["prefix_hits"], health["reused_tokens"]) == (
+                10,
+                0,
+                0,
+                0,
+            )
+            for cached in (0, 16):
+                response = await server.post("completions", prompt="abcdefgh" * 4, max_tokens=2, **GREEDY)
+                usage = response.json()["usage"]
+                assert (usage["prompt_tokens"], usage["prompt_tokens_details"]) == (32, {"cached_tokens": cached})
+            health = (await server.client.get("/health")).json()
+            assert (health["used_pages"], health["prefix_hits"], health["reused_tokens"]) == (2, 1, 16)
 
     run(work)
 

@@ -90,7 +90,7 @@ MODULES: Final = OpModules(
         "rlx_cpu.native.products.gemm_integer": "rlx.matmul",
         "rlx_cpu.native.products.gemm_prologue": "rlx.fused_matmul_prologue",
         "rlx_cpu.native.products.grouped": "rlx.fused_grouped_matmul",
-        "rlx_cpu.native.attention.attention_rows": "rlx.attention rlx.attention_backward",
+        "rlx_cpu.native.attention.attention_rows": "rlx.attention rlx.attention_backward rlx.quantized_attention",
         "rlx_cpu.native.attention.rope": "rlx.rope rlx.rope_backward",
         "rlx_cpu.native.control.emit": "rlx.if rlx.while rlx.scan",
         "rlx_cpu.native.fourier.transforms": "rlx.fft",

@@ -13,7 +13,8 @@ from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import as_results
 from rlx_core.ir.op import Op
 from rlx_core.ops.attention import Attention, AttentionBackward
-from rlx_cpu.native.attention.attention_rows import attention, attention_backward
+from rlx_core.ops.quantized_attention import QuantizedAttention
+from rlx_cpu.native.attention.attention_rows import attention, attention_backward, quantized_attention
 from rlx_cpu.native.contract import Emit
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.machine import MACHINE
@@ -359,6 +360,43 @@ def test_keys_beyond_the_valid_ones_are_not_read(isa: Isa, queries: int, more: d
             row[length:] = np.nan
     (poisoned,) = kernel(attention, op, (q, k, v, None, None, lengths), isa)(q, k, v, None, None, lengths)
     np.testing.assert_array_equal(poisoned, found)
+
+
+def codes(op: QuantizedAttention, batch: int, keys: int) -> tuple[np.ndarray, ...]:
+    """Codes of keys and values, and their scales."""
+    rng, heads = np.random.default_rng(5), op.kv_heads
+    arrays = rng.integers(-127, 128, (2, batch, keys, heads * op.head_dim)).astype(np.int8)
+    return (*arrays, *rng.uniform(0.001, 0.02, (2, batch, keys, heads)).astype(np.float32))
+
+
+@EVERY_WIDTH
+@pytest.mark.parametrize("queries", [1, 2, 7, 40])
+@pytest.mark.parametrize("more", [{}, {"mask_kind": "causal"}, {"mask_kind": "sliding_window", "window": 9}], ids=str)
+def test_codes_are_read_up_to_the_valid_keys(isa: Isa, queries: int, more: dict[str, Any]) -> None:
+    """Heads of 8 features, so that codes of a vector are few; scales beyond the valid keys are NaN the second time."""
+    op = QuantizedAttention(num_heads=4, num_kv_heads=2, head_dim=8, attn_logit_softcap=20.0, **more)
+    lengths, mask = np.array([0, 1, 33, 70]), np.random.default_rng(3).uniform(size=(4, 70)) < 0.8
+    q = np.random.default_rng(4).standard_normal((4, queries, 32)).astype(np.float32)
+    arrays = codes(op, 4, 70)
+    found = agrees(isa, quantized_attention, op, (q, *arrays, mask, None, lengths), ulps=16)[0]
+    for scales in arrays[2:]:
+        for row, length in zip(scales, lengths, strict=True):
+            row[length:] = np.nan
+    operands = (q, *arrays, mask, None, lengths)
+    (poisoned,) = kernel(quantized_attention, op, operands, isa)(*operands)
+    np.testing.assert_array_equal(poisoned, found)
+
+
+@EVERY_WIDTH
+@pytest.mark.parametrize("queries", [1, 40])
+def test_codes_of_heads_that_are_not_neighbours(isa: Isa, queries: int) -> None:
+    """Layout bhsd, where scales of a head are contiguous, and every second feature of wider codes."""
+    op = QuantizedAttention(num_heads=2, head_dim=7, layout="bhsd")
+    rng = np.random.default_rng(6)
+    q = rng.standard_normal((2, 2, queries, 7)).astype(np.float32)
+    k, v = rng.integers(-127, 128, (2, 2, 2, 37, 14)).astype(np.int8)[..., ::2]
+    scales = rng.uniform(0.001, 0.02, (2, 2, 2, 37)).astype(np.float32)
+    agrees(isa, quantized_attention, op, (q, k, v, *scales), ulps=16)
 
 
 @EVERY_WIDTH

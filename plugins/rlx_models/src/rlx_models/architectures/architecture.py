@@ -23,21 +23,24 @@ class Decoding:
             i64[batch, length], whose indices in the cache begin at `cache_position`, to the logits f32[batch, vocab_size] of the
             last token and the updated cache. The position is i64[], and for decoders also i64[batch]. The first `left_padding`
             i64[batch] tokens of the cache are masked.
-        cache: The cache's entries, zeros before the first token: keys and values of a layer, or its recurrent state.
+        cache: The cache's entries, zeros before the first token: keys and values of a layer, or its recurrent state. In a cache
+            of int8 keys and values are codes, followed by the scales f32[batch, rows, cache_heads] of both.
         max_positions: The maximum length of a text, or `None`.
         encode: With an encoder: `encode(parameters, *inputs)` returns the argument `encoded` of `step`.
         step_selected: `step` with a further argument `selected` i64[batch, count], indices of tokens in `input_ids`: the logits
             f32[batch, count, vocab_size] are those of these tokens. `None` with a recurrent state, which has no earlier
             positions, and with an encoder.
         start_token_id: With an encoder of tokens: the token that the decoder's text begins with.
+        cache_heads: Heads of keys and values.
     """
 
-    step: Callable[..., tuple[Any, list[tuple[Any, Any]]]]
+    step: Callable[..., tuple[Any, list[tuple[Any, ...]]]]
     cache: tuple[CacheEntry, ...]
     max_positions: int | None
     encode: Callable[..., tuple[Any, ...]] | None = None
     start_token_id: int | None = None
-    step_selected: Callable[..., tuple[Any, list[tuple[Any, Any]]]] | None = None
+    step_selected: Callable[..., tuple[Any, list[tuple[Any, ...]]]] | None = None
+    cache_heads: int = 1
 
 
 @frozen

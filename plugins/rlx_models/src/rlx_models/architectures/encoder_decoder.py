@@ -81,10 +81,10 @@ def encoder_decoder(
         parameters: Parameters,
         input_ids: Any,
         left_padding: Any,
-        cache: Sequence[tuple[Any, Any]],
+        cache: Sequence[tuple[Any, ...]],
         cache_position: Any,
         encoded: Encoded,
-    ) -> tuple[Any, list[tuple[Any, Any]]]:
+    ) -> tuple[Any, list[tuple[Any, ...]]]:
         attention = CachedAttention(cache, cache_position, left_padding, input_ids.shape[1], heads, heads)
         h = model.decode(parameters, input_ids, attention, encoded)
         return model.logits(parameters, h[:, -1]), attention.updated
@@ -97,7 +97,7 @@ def encoder_decoder(
         unused,
         {**encoder_inputs, **decoder_inputs},
         function,
-        Decoding(step, cache, max_positions, model.encode_for_decoder, start_token_id),
+        Decoding(step, cache, max_positions, model.encode_for_decoder, start_token_id, cache_heads=heads),
         optional=optional,
         submodels={"encoder": (model.encode, encoder_inputs)},
     )

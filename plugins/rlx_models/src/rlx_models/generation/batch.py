@@ -15,8 +15,8 @@ from rlx_models.generation.grammar import ConstrainedText
 from rlx_models.generation.options import GenerationOptions
 from rlx_models.generation.programs import (
     ACTIVATIONS,
-    CACHE_DTYPES,
     STEPS,
+    check_cache_dtype,
     compiled_program,
     decoding_of,
     padded_length,
@@ -100,10 +100,7 @@ def prepare_batch(
         ShapeError: There is no prompt, a prompt is empty, or the texts would be longer than the model's maximum.
     """
     decoding = decoding_of(model)
-    if cache_dtype not in CACHE_DTYPES:
-        raise ConfigError(
-            f"generate: cache_dtype is {cache_dtype!r:.40}", hint=f"keys and values are {', '.join(CACHE_DTYPES)}"
-        )
+    check_cache_dtype("generate", cache_dtype)
     if activations not in ACTIVATIONS:
         raise ConfigError(
             f"generate: activations is {activations!r:.40}", hint=f"activations are {' or '.join(ACTIVATIONS)}"

@@ -87,9 +87,10 @@ def generate(
         length_penalty: The exponent of the length that the logarithm of a text's probability is divided by, in beam search.
         early_stopping: Whether beam search of a prompt is done when `num_beams` texts have ended, although a continued one is
             better for its length; `"never"`: not before no length could make it better.
-        cache_dtype: The dtype of keys and values in the cache: `f32`, `f16` or `bf16`. In half of the bytes a step reads half as
-            much for each token before it; logits change by about one part in 2,000 (f16) or 250 (bf16). Keys and values beyond
-            65,504 have no f16. Recurrent states remain f32.
+        cache_dtype: The dtype of keys and values in the cache: `f32`, `f16`, `bf16` or `int8`. In half of the bytes a step reads
+            half as much for each token before it; logits change by about one part in 2,000 (f16) or 250 (bf16). Keys and values
+            beyond 65,504 have no f16. `int8` are codes with one scale for each token and head, in 0.27 of the bytes for heads of
+            64 features; logits change by about one percent. Recurrent states remain f32.
         activations: `f32`, or `int8`: rounded to 8 bits in blocks where they are multiplied by weights of a quantisation scheme
             (pass `quantized-activations`), so that a product of one row takes a quarter to a seventh of the time on the CPU.
             Logits change by about one percent. Other products stay f32.

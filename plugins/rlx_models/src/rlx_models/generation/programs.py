@@ -40,17 +40,42 @@ def decoding_of(model: PretrainedModel) -> Decoding:
     )
 
 
+def check_cache_dtype(what: str, cache_dtype: str) -> None:
+    """Check that there are caches of a dtype.
+
+    Raises:
+        ConfigError: There are not.
+    """
+    if cache_dtype not in CACHE_DTYPES:
+        raise ConfigError(
+            f"{what}: cache_dtype is {cache_dtype!r:.40}", hint=f"keys and values are {', '.join(CACHE_DTYPES)}"
+        )
+
+
 def zero_cache(
-    decoding: Decoding, batch: int, length: int, target: str, cache_dtype: str = "f32"
-) -> list[tuple[Any, Any]]:
-    """Return an empty cache on the target, where it remains: its length is a power of two."""
-    max_length = 1 << (length - 1).bit_length()
+    decoding: Decoding, batch: int, length: int, target: str, cache_dtype: str = "f32", *, is_exact: bool = False
+) -> list[tuple[Any, ...]]:
+    """Return an empty cache on the target, where it remains: its length is a power of two, or exactly `length`."""
+    max_length = length if is_exact else 1 << (length - 1).bit_length()
 
-    def zeros(rows: int | None, features: int) -> Any:
-        dtype = rlx.spec(f"{cache_dtype if rows is None else 'f32'}[]").dtype.numpy
-        return rlx.device_put(np.zeros((batch, rows or max_length, features), dtype), target)
+    def zeros(dtype: str, rows: int | None, features: int) -> Any:
+        shape = (batch, rows or max_length, features)
+        return rlx.device_put(np.zeros(shape, rlx.spec(f"{dtype}[]").dtype.numpy), target)
 
-    return [(zeros(*first), zeros(*second)) for first, second in decoding.cache]
+    return [tuple(zeros(*array) for array in entry) for entry in cache_arrays(decoding, cache_dtype)]
+
+
+def cache_arrays(decoding: Decoding, cache_dtype: str) -> list[tuple[tuple[str, int | None, int], ...]]:
+    """Return dtype, rows and features of each array of a cache; with `int8` codes of keys and values, then their scales."""
+    result: list[tuple[tuple[str, int | None, int], ...]] = []
+    for entry in decoding.cache:
+        (rows, _), _ = entry
+        if rows is None and cache_dtype == "int8":
+            scales = ("f32", None, decoding.cache_heads)
+            result.append((*(("i8", None, features) for _, features in entry), scales, scales))
+        else:
+            result.append(tuple((cache_dtype if rows is None else "f32", rows, features) for rows, features in entry))
+    return result
 
 
 def padded_length(length: int) -> int:
@@ -111,6 +136,35 @@ def _compile_encoded_rows(model: PretrainedModel, target: str | None) -> Compile
     return rlx.compile(rows_of, _encoded_spec(model, decoding.encode), rlx.spec("i64[rows]"), target=target)
 
 
+def _compile_cache_entries(
+    model: PretrainedModel, target: str | None, *, cache_dtype: str
+) -> CompiledFunction[..., Any]:
+    decoding = decoding_of(model)
+    destination, source = (
+        _cache_specs(decoding, cache_dtype, *names) for names in (("1", "length"), ("batch", "max_length"))
+    )
+    indices = rlx.spec("i64[entries]")
+    return rlx.compile(copied_entries, destination, source, indices, indices, donate="destination", target=target)
+
+
+def copied_entries(destination: Any, source: Any, destination_entries: Any, source_entries: Any) -> Any:
+    """Return a cache with entries of another one.
+
+    Args:
+        destination: Arrays [1, length, features] of each layer.
+        source: Arrays [batch, max_length, features] of each layer.
+        destination_entries: Indices i64[n] on the axis `length`.
+        source_entries: Indices i64[n] among the `batch · max_length` entries.
+    """
+
+    def copied(into: Any, array: Any) -> Any:
+        rows = rlx.take(rlx.reshape(array, (-1, array.shape[-1])), source_entries, axis=0)
+        return rlx.scatter(into, destination_entries, rows[None], axis=1)
+
+    pairs = zip(destination, source, strict=True)
+    return [tuple(copied(*each) for each in zip(entry, other, strict=True)) for entry, other in pairs]
+
+
 def rows_of(arrays: Any, rows: Any) -> Any:
     """Return arrays with the rows i64[n] of their first axis."""
     return map_leaves(lambda each: rlx.take(each, rows, axis=0), arrays)
@@ -120,13 +174,12 @@ def _encoded_spec(model: PretrainedModel, encode: Callable[..., Any]) -> Any:
     return rlx.eval_shape(encode, model.parameters, *model.encoder.inputs.values())
 
 
-def _cache_specs(decoding: Decoding, cache_dtype: str) -> list[tuple[rlx.TensorType, ...]]:
+def _cache_specs(
+    decoding: Decoding, cache_dtype: str, batch: str = "batch", length: str = "max_length"
+) -> list[tuple[rlx.TensorType, ...]]:
     return [
-        tuple(
-            rlx.spec(f"{cache_dtype if rows is None else 'f32'}[batch, {rows or 'max_length'}, {features}]")
-            for rows, features in entry
-        )
-        for entry in decoding.cache
+        tuple(rlx.spec(f"{dtype}[{batch}, {rows or length}, {features}]") for dtype, rows, features in entry)
+        for entry in cache_arrays(decoding, cache_dtype)
     ]
 
 
@@ -136,8 +189,8 @@ def _compile_encode(model: PretrainedModel, target: str | None) -> CompiledFunct
     return rlx.compile(decoding.encode, model.parameters, *model.encoder.inputs.values(), target=target)
 
 
-CACHE_DTYPES: Final = ("f32", "f16", "bf16")
-"""Dtypes of cached keys and values."""
+CACHE_DTYPES: Final = ("f32", "f16", "bf16", "int8")
+"""Dtypes of cached keys and values; `int8`: codes i8, and a scale f32 for each token and head."""
 
 STEPS: Final = {dtype: "step" if dtype == "f32" else f"step with a cache of {dtype}" for dtype in CACHE_DTYPES}
 """The name of the program of a step, by the dtype of its cache."""
@@ -154,6 +207,12 @@ PASSES: Final[Mapping[str, Sequence[str]]] = {"f32": (), "int8": ("quantized-act
 CACHE_ROWS: Final = {dtype: f"cache rows of {dtype}" for dtype in CACHE_DTYPES}
 """The name of the program of `rows_of` for a cache, by its dtype; `encoded rows` is the one of an encoder's results."""
 
+SLOTS: Final = {dtype: f"slots of {dtype}" for dtype in CACHE_DTYPES}
+"""The name of the program of a step with a cache position for each batch entry, by the dtype of its cache."""
+
+CACHE_ENTRIES: Final = {dtype: f"cache entries of {dtype}" for dtype in CACHE_DTYPES}
+"""The name of the program of `copied_entries`, by the dtype of its caches."""
+
 PROGRAMS: Final[Mapping[str, Callable[[PretrainedModel, str | None], CompiledFunction[..., Any]]]] = {
     **{
         name + ACTIVATIONS[activations]: partial(compile_program, cache_dtype=dtype, passes=passes)
@@ -163,7 +222,8 @@ PROGRAMS: Final[Mapping[str, Callable[[PretrainedModel, str | None], CompiledFun
     },
     **{name: partial(_compile_cache_rows, cache_dtype=dtype) for dtype, name in CACHE_ROWS.items()},
     "encoded rows": _compile_encoded_rows,
-    "slots": partial(_compile_step, position="i64[batch]"),
+    **{name: partial(_compile_cache_entries, cache_dtype=dtype) for dtype, name in CACHE_ENTRIES.items()},
+    **{name: partial(_compile_step, cache_dtype=dtype, position="i64[batch]") for dtype, name in SLOTS.items()},
     "encode": _compile_encode,
 }
-"""Programs of a model by name; `slots` is `step` with a cache position for each batch entry."""
+"""Programs of a model by name."""

@@ -60,10 +60,12 @@ class CachedAttention:
 
     The new tokens are the last valid keys of the cache, and attention reads no later ones: a step costs as much as the cache
     has tokens, whatever its capacity. A cache of f16 or bf16 is read as it is: queries are converted to its dtype, and scores,
-    weights and sums are f32.
+    weights and sums are f32. A cache of codes has their scales, too (`head_codes`); attention multiplies scores and weights by
+    them.
 
     Args:
-        cache: Keys and values f32, f16 or bf16[batch, max_length, features] of each layer.
+        cache: Keys and values f32, f16 or bf16[batch, max_length, features] of each layer; or codes i8 of both, followed by the
+            scales f32[batch, max_length, num_kv_heads] of both.
         cache_position: Index i64[] of the first new token in the cache, or of each batch entry's, i64[batch].
         left_padding: Number i64[batch] of padding tokens at the start of the cache, which are masked.
         length: The number of new tokens.
@@ -77,7 +79,7 @@ class CachedAttention:
 
     def __init__(
         self,
-        cache: Sequence[tuple[Any, Any]],
+        cache: Sequence[tuple[Any, ...]],
         cache_position: Any,
         left_padding: Any,
         length: Any,
@@ -86,7 +88,7 @@ class CachedAttention:
     ) -> None:
         self.key_positions = rlx.arange(cache[0][0].shape[1])
         self.query_positions = new_positions(cache_position, length)
-        self.updated: list[tuple[Any, Any]] = []
+        self.updated: list[tuple[Any, ...]] = []
         self._cache, self._cache_position, self._left_padding = cache, cache_position, left_padding
         self._options: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "is_causal": True}
         self._cached_tokens = cache_position + length
@@ -123,17 +125,23 @@ class CachedAttention:
             sinks: Scores f32[heads] of an additional key with a value of zero.
             options: Further arguments of `nn.attention`.
         """
-        pair = zip(self._cache[layer], (k, v), strict=True)
-        keys, values = (nn.update_cache(old, narrowed(new, old.dtype), self._cache_position) for old, new in pair)
-        self.updated.append((keys, values))
+        entry = self._cache[layer]
+        new = (k, v) if len(entry) == 2 else codes_and_scales(k, v, self._options["num_kv_heads"])
+        pairs = zip(entry, new, strict=True)
+        updated = [nn.update_cache(old, narrowed(x, old.dtype), self._cache_position) for old, x in pairs]
+        self.updated.append(tuple(updated))
+        keys, values, *scales = updated
         mask, valid_keys = self._is_token, self._cached_tokens
         distance = None if window is None else window - 1
         if sinks is not None:
             if window is not None:
                 mask = rlx.logical_and(mask, window_mask(window, self.query_positions, self.key_positions))
             keys, values, mask, bias = add_sink(sinks, keys, values, mask, bias)
+            scales = [with_first_key(each) for each in scales]
             distance, valid_keys = None, valid_keys + 1
-        query = narrowed(q, keys.dtype)
+        query = q if scales else narrowed(q, keys.dtype)
+        if scales:
+            options |= {"key_scales": scales[0], "value_scales": scales[1]}
         result = nn.attention(
             query,
             keys,
@@ -155,6 +163,28 @@ CausalSelfAttention = CausalAttention | CachedAttention
 def narrowed(x: Any, dtype: Any) -> Any:
     """Return an array in the dtype of a cache, unless that has more bytes."""
     return x if dtype == x.dtype or dtype.itemsize > x.dtype.itemsize else rlx.astype(x, dtype)
+
+
+def codes_and_scales(k: Any, v: Any, heads: int) -> tuple[Any, Any, Any, Any]:
+    """Return the codes of keys and values, and then their scales; see `head_codes`."""
+    (keys, key_scales), (values, value_scales) = head_codes(k, heads), head_codes(v, heads)
+    return keys, values, key_scales, value_scales
+
+
+def head_codes(x: Any, heads: int) -> tuple[Any, Any]:
+    """Return codes from -127 to 127 and scales: a head of a token is its codes times its scale, which is max |x| / 127.
+
+    Args:
+        x: f32[batch, length, heads · head_size].
+
+    Returns:
+        i8[batch, length, heads · head_size] and f32[batch, length, heads].
+    """
+    by_head = rlx.reshape(x, (*x.shape[:-1], heads, -1))
+    scales = rlx.max(rlx.abs(by_head), axis=-1) / 127.0
+    inverse = rlx.where(scales > 0, 1 / scales, 0.0)
+    codes = rlx.astype(rlx.round(by_head * inverse[..., None]), rlx.i8)
+    return rlx.reshape(codes, x.shape), scales
 
 
 # ------------------------------------------------------------------------------------- positions and sinks
@@ -191,10 +221,15 @@ def add_sink(sinks: Any, k: Any, v: Any, mask: Any, bias: Any) -> tuple[Any, Any
         mask: bool[batch or 1, 1, queries, keys], or `None`.
         bias: f32[1 or batch, heads, queries, keys], or `None`.
     """
-    k, v = (rlx.pad(x, ((0, 0), (1, 0), (0, 0))) for x in (k, v))
+    k, v = with_first_key(k), with_first_key(v)
     mask = None if mask is None else rlx.pad(mask, ((0, 0), (0, 0), (0, 0), (1, 0)), constant_values=True)
     column = rlx.reshape(sinks, (1, -1, 1, 1))
     if bias is None:
         is_sink = rlx.equal(rlx.arange(k.shape[1]), 0)
         return k, v, mask, rlx.where(is_sink, column, 0.0)
     return k, v, mask, rlx.concat([rlx.broadcast_to(column, (*bias.shape[:-1], 1)), bias], axis=-1)
+
+
+def with_first_key(x: Any) -> Any:
+    """Return keys, values or scales [batch, keys, features] with zeros before them."""
+    return rlx.pad(x, ((0, 0), (1, 0), (0, 0)))

@@ -36,6 +36,17 @@ def command(
     prefill_chunk: Annotated[
         int, typer.Option(help="Tokens of prompts that are processed between two steps; a multiple of 16.", min=16)
     ] = 256,
+    prefix_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens that are stored for later prompts with the same beginning, a multiple of 16; 0 for none, "
+            "by default those of two requests.",
+            min=0,
+        ),
+    ] = None,
+    cache_dtype: Annotated[
+        str, typer.Option(help="Dtype of cached keys and values: f32, f16 or bf16 in half of the memory, or int8.")
+    ] = "f32",
     max_body: Annotated[int, typer.Option(help="Maximum size of a body in bytes.", min=1)] = 1 << 20,
     body_seconds: Annotated[float, typer.Option(help="Time in which a body must arrive.", min=0.1)] = 30.0,
     write_seconds: Annotated[float, typer.Option(help="Time in which a client must accept an event.", min=0.1)] = 30.0,
@@ -57,6 +68,8 @@ def command(
             max_length=max_length,
             max_waiting=max_waiting,
             prefill_chunk=prefill_chunk,
+            prefix_tokens=prefix_tokens,
+            cache_dtype=cache_dtype,
             target=target,
         )
         engine.warm_up()

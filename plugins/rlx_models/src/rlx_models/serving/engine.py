@@ -22,9 +22,18 @@ from rlx_core.errors import BudgetError, ConfigError, Fact, RlxError, ShapeError
 from rlx_models.architectures import Decoding
 from rlx_models.generation.grammar import ConstrainedText
 from rlx_models.generation.options import GenerationOptions, generation_options
-from rlx_models.generation.programs import PROMPT_MULTIPLE, compiled_program, decoding_of, padded_length, zero_cache
+from rlx_models.generation.programs import (
+    PROMPT_MULTIPLE,
+    SLOTS,
+    check_cache_dtype,
+    compiled_program,
+    decoding_of,
+    padded_length,
+    zero_cache,
+)
 from rlx_models.model import PretrainedModel
 from rlx_models.serving.options import MAX_TOP_LOGPROBS, RequestOptions, check_prompt
+from rlx_models.serving.prefixes import PAGE_TOKENS, PrefixCache
 from rlx_models.serving.requests import EngineStatus, FinishReason, Request, TokenLogprob, Update
 from rlx_models.serving.sampling import SlotSampler, logprob_program
 from rlx_models.serving.text import TextStream
@@ -62,7 +71,7 @@ class SlotState:
     """The state of all slots.
 
     Attributes:
-        cache: Entries f32[slots, rows, features] of each layer.
+        cache: Entries [slots, rows, features] of each layer.
         positions: The index i64[slots] of the next token in the cache.
         left_padding: The length i64[slots] of the padding at the start of the cache.
         last_tokens: The last token i64[slots], which is not in the cache yet.
@@ -74,8 +83,9 @@ class SlotState:
     last_tokens: np.ndarray
 
     @classmethod
-    def empty(cls, decoding: Decoding, slots: int, capacity: int, target: str) -> SlotState:
-        return cls(zero_cache(decoding, slots, capacity, target), *np.zeros((3, slots), np.int64))
+    def empty(cls, decoding: Decoding, slots: int, capacity: int, target: str, cache_dtype: str) -> SlotState:
+        cache = zero_cache(decoding, slots, capacity, target, cache_dtype, is_exact=True)
+        return cls(cache, *np.zeros((3, slots), np.int64))
 
 
 class ServingEngine:
@@ -94,6 +104,9 @@ class ServingEngine:
         max_length: The maximum length of a prompt and its continuation; by default the model's, but at most 2048.
         max_waiting: The maximum number of requests without a slot.
         prefill_chunk: The maximum number of tokens of prompts that are processed between two steps, a multiple of 16.
+        prefix_tokens: The number of tokens whose keys and values are stored for later prompts that begin with them, a multiple
+            of 16; by default those of two slots. 0 stores none, as do models with a recurrent state.
+        cache_dtype: The dtype of keys and values, as for `generate`.
         target: The target that runs the model.
 
     Raises:
@@ -114,6 +127,8 @@ class ServingEngine:
         max_length: int | None = None,
         max_waiting: int = 64,
         prefill_chunk: int = 256,
+        prefix_tokens: int | None = None,
+        cache_dtype: str = "f32",
         target: str | None = None,
     ) -> None:
         decoding = decoding_of(model)
@@ -124,17 +139,25 @@ class ServingEngine:
         _expect_size("max_batch", max_batch)
         _expect_size("max_waiting", max_waiting)
         _expect_size("prefill_chunk", prefill_chunk, PROMPT_MULTIPLE)
-        self.model, self.tokenizer = model, tokenizer
+        if prefix_tokens:
+            _expect_size("prefix_tokens", prefix_tokens, PAGE_TOKENS)
+        check_cache_dtype("serve", cache_dtype)
+        self.model, self.tokenizer, self._cache_dtype = model, tokenizer, cache_dtype
         self.max_length = _max_length(decoding, max_length, model.name)
         self.vocab_size = int(model.config["vocab_size"])
         self.max_waiting = max_waiting
         self._chunk = prefill_chunk
-        self._step = compiled_program(model, "slots", target)
+        self._step = compiled_program(model, SLOTS[cache_dtype], target)
         self._insert = rlx.jit(_insert, donate=("cache",), target=target)
         self._target = target or self._step.report.target
         self._decoding = decoding
         # A prompt of the maximum length has padding, too.
         self._capacity = padded_length(self.max_length + PROMPT_MULTIPLE)
+        self._has_state = any(rows is not None for entry in decoding.cache for rows, _ in entry)
+        num_pages = (2 * self._capacity if prefix_tokens is None else prefix_tokens) // PAGE_TOKENS
+        self._prefixes = None
+        if num_pages and not self._has_state:
+            self._prefixes = PrefixCache(model, decoding, num_pages, cache_dtype, target)
         self._sampler = SlotSampler(max_batch, self.vocab_size, target)
         self._slots: list[Request | None] = [None] * max_batch
         self._waiting: deque[Request] = deque()
@@ -228,12 +251,17 @@ class ServingEngine:
             since = time.monotonic() - RATE_SECONDS
             recent = [(when, count) for when, count in self._rates if when > since]
             seconds = time.monotonic() - recent[0][0] if recent else 0.0
+            prefixes = self._prefixes
             return EngineStatus(
                 waiting=len(self._waiting),
                 active=sum(request is not None for request in self._slots),
                 slots=len(self._slots),
                 generated_tokens=self._generated,
                 tokens_per_second=sum(count for _, count in recent) / max(seconds, 1.0),
+                pages=0 if prefixes is None else prefixes.num_pages,
+                used_pages=0 if prefixes is None else len(prefixes.index),
+                prefix_hits=0 if prefixes is None else prefixes.hits,
+                reused_tokens=0 if prefixes is None else prefixes.reused_tokens,
             )
 
     # ----------------------------------------------------------------------------------------- steps
@@ -296,6 +324,8 @@ class ServingEngine:
         with self._arrival:
             self._generated = 0
             self._rates.clear()
+            if self._prefixes is not None:
+                self._prefixes.clear()
 
     def _is_decoding(self, slot: int) -> bool:
         is_prefill = self._prefill is not None and self._prefill.slot == slot
@@ -329,16 +359,21 @@ class ServingEngine:
         input_ids = np.zeros((1, width), np.int64)
         input_ids[0, width - length :] = request.prompt
         capacity = min(1 << (max(width, PROMPT_MULTIPLE) - 1).bit_length(), self._capacity)
-        self._prefill = Prefill(
-            request, free, input_ids, np.array([width - length]), capacity, self._prompt_cache(capacity)
-        )
+        cache, position = self._prompt_cache(capacity), 0
+        if self._prefixes is not None:
+            # The last tokens are processed, because the first new one needs their logits.
+            max_pages = width // PAGE_TOKENS - 1
+            position, cache = self._prefixes.load(request.prompt, max_pages, width - length, cache)
+            request.reused_tokens = max(position - (width - length), 0)
+        self._prefill = Prefill(request, free, input_ids, np.array([width - length]), capacity, cache, position)
         return True
 
     def _prompt_cache(self, capacity: int) -> Any:
         """Return a cache for a prompt: keys and values of a former one are not read, but a recurrent state must be zeros."""
         used = self._prompt_caches.pop(capacity, None)
-        has_state = any(rows is not None for entry in self._decoding.cache for rows, _ in entry)
-        return zero_cache(self._decoding, 1, capacity, self._target) if used is None or has_state else used
+        if used is not None and not self._has_state:
+            return used
+        return zero_cache(self._decoding, 1, capacity, self._target, self._cache_dtype, is_exact=True)
 
     def _process_chunk(self) -> int:
         """Process the next tokens of the prompt, and return their number; generate the first token after the last of them."""
@@ -362,6 +397,8 @@ class ServingEngine:
         options = request.defaults
         state = self._state
         state.cache = self._insert(state.cache, prefill.cache, np.array(slot))
+        if self._prefixes is not None:
+            self._prefixes.store(request.prompt, prefill.cache, int(prefill.left_padding[0]))
         self._prompt_caches[prefill.capacity] = prefill.cache
         state.left_padding[slot], state.positions[slot] = prefill.left_padding[0], prefill.position
         self._sampler.assign(slot, request.prompt, request.options, request.seed, options.repetition_penalty)
@@ -457,8 +494,17 @@ class ServingEngine:
         if not is_finished:
             request.advance((token,), text, logprobs)
             return
+        self._store_text(slot, request)
         self._release(slot)
         request.finish("stop" if is_stopped else "length", (token,), text, logprobs)
+
+    def _store_text(self, slot: int, request: Request) -> None:
+        """Store a text that has ended: the next prompt of a chat begins with it."""
+        if self._prefixes is not None:
+            # The last token is not in the cache.
+            tokens = (*request.prompt, *request.tokens[:-1])
+            first = slot * self._capacity + int(self._state.left_padding[slot])
+            self._prefixes.store(tokens, self._state.cache, first)
 
     def _release(self, slot: int) -> None:
         if self._prefill is not None and self._prefill.slot == slot:
@@ -485,6 +531,8 @@ class ServingEngine:
             self._release(slot)
         self._state = self._empty_state()
         self._prompt_caches.clear()
+        if self._prefixes is not None:
+            self._prefixes.clear()
         for request in failed:
             request.fail(error)
 
@@ -498,7 +546,7 @@ class ServingEngine:
             request.finish(reason)
 
     def _empty_state(self) -> SlotState:
-        return SlotState.empty(self._decoding, len(self._slots), self._capacity, self._target)
+        return SlotState.empty(self._decoding, len(self._slots), self._capacity, self._target, self._cache_dtype)
 
 
 def _excluded(request: Request, suppressed: np.ndarray | None) -> np.ndarray | None:

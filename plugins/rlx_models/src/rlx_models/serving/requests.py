@@ -60,6 +60,7 @@ class Request:
         finish_reason: Why it has ended; `None` before.
         constraint: The text by its grammar, or `None`.
         error: The error of a step or of the grammar, if `finish_reason` is `error`.
+        reused_tokens: First tokens of the prompt that were not processed, because an earlier text begins with them.
     """
 
     prompt: tuple[int, ...] = field(repr=False)
@@ -76,6 +77,7 @@ class Request:
     finish_reason: FinishReason | None = None
     error: BaseException | None = field(default=None, repr=False)
     is_cancelled: bool = field(default=False, repr=False)
+    reused_tokens: int = 0
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -117,6 +119,9 @@ class EngineStatus:
         slots: The number of slots.
         generated_tokens: All generated tokens.
         tokens_per_second: Generated tokens per second of the last 10 seconds.
+        pages, used_pages: Pages of 16 tokens for common prefixes, and those of them that have keys and values.
+        prefix_hits: Prompts whose first tokens were not processed again.
+        reused_tokens: The number of these tokens.
     """
 
     waiting: int
@@ -124,3 +129,7 @@ class EngineStatus:
     slots: int
     generated_tokens: int
     tokens_per_second: float
+    pages: int
+    used_pages: int
+    prefix_hits: int
+    reused_tokens: int

@@ -26,7 +26,6 @@ from rlx_models.serving.protocol import (
     ResponseFormat,
     parse_completion,
     parse_json,
-    usage_of,
 )
 from rlx_models.serving.service import Generation, Service, failure
 
@@ -220,7 +219,7 @@ async def _complete(generation: Generation, layout: ResponseFormat) -> Response:
             raise error
         logprobs = generation.logprobs(index, request.logprobs)
         choices.append((request.text, str(request.finish_reason), logprobs))
-    return JSONResponse(layout.result(choices, usage_of(generation.prompt_tokens, generation.completion_tokens)))
+    return JSONResponse(layout.result(choices, generation.usage()))
 
 
 @frozen
@@ -274,7 +273,7 @@ class EventStream:
                 logprobs = generation.logprobs(index, update.logprobs) if update.logprobs else None
                 yield layout.delta(index, update.text, update.finish_reason, logprobs)
         if self.body.has_usage:
-            yield layout.usage(usage_of(generation.prompt_tokens, generation.completion_tokens))
+            yield layout.usage(generation.usage())
         yield "[DONE]"
 
 

@@ -15,7 +15,7 @@ from rlx_core.errors import BudgetError, ConfigError, RlxError, ShapeError
 from rlx_models.generation.grammar import Grammar, GrammarCompiler
 from rlx_models.serving.engine import ServingEngine
 from rlx_models.serving.options import RequestOptions
-from rlx_models.serving.protocol import HttpError, Message, Prompt, logprobs_of
+from rlx_models.serving.protocol import HttpError, Message, Prompt, logprobs_of, usage_of
 from rlx_models.serving.requests import FinishReason, Request, TokenLogprob, Update
 from rlx_models.tokenizers import Tokenizer
 
@@ -69,13 +69,14 @@ class Generation:
             return None
         return logprobs_of(tokens, lambda token: tokenizer.decode([token]))
 
-    @property
-    def prompt_tokens(self) -> int:
-        return sum(len(request.prompt) for request in self.requests[:: self.n])
-
-    @property
-    def completion_tokens(self) -> int:
-        return sum(len(request.tokens) for request in self.requests)
+    def usage(self) -> dict[str, Any]:
+        """Return the field `usage`: tokens of each prompt count once."""
+        firsts = self.requests[:: self.n]
+        return usage_of(
+            sum(len(request.prompt) for request in firsts),
+            sum(len(request.tokens) for request in self.requests),
+            sum(request.reused_tokens for request in firsts),
+        )
 
 
 class Service:
@@ -114,6 +115,10 @@ class Service:
             "queue": status.waiting,
             "active_slots": status.active,
             "slots": status.slots,
+            "pages": status.pages,
+            "used_pages": status.used_pages,
+            "prefix_hits": status.prefix_hits,
+            "reused_tokens": status.reused_tokens,
             "tokens": status.generated_tokens,
             "tokens_per_second": round(status.tokens_per_second, 2),
             "uptime": round(time.monotonic() - self._started, 2),

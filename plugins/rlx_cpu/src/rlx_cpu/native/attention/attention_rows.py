@@ -23,13 +23,14 @@ from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_core.ops.attention_scores import AttentionOp
+from rlx_core.ops.quantized_attention import QuantizedAttention
 from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.backward_plan import BackwardCut, BackwardPlan
 from rlx_cpu.native.attention.backward_tiles import Backward
 from rlx_cpu.native.attention.cut import AttentionCut, products_of
 from rlx_cpu.native.attention.forward_plan import ForwardPlan
 from rlx_cpu.native.attention.forward_tiles import Forward
-from rlx_cpu.native.attention.parts import fitting_dtypes
+from rlx_cpu.native.attention.parts import fitting_codes, fitting_dtypes
 from rlx_cpu.native.attention.plan import DY, K, Q, V
 from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
@@ -155,11 +156,19 @@ def attention(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     return Forward(ForwardPlan.of(module, op_of(node, Attention), layout, isa), name).emit()
 
 
+def quantized_attention(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """The same over codes, which are widened when they are read or packed, and whose scales multiply scores and weights."""
+    return Forward(ForwardPlan.of(module, op_of(node, QuantizedAttention), layout, isa), name).emit()
+
+
 def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Weights recomputed by blocks of queries; key heads, or segments of their queries, shared out."""
     return Backward(BackwardPlan.of(module, op_of(node, AttentionBackward), layout, isa), name).emit()
 
 
+native.register(
+    QuantizedAttention, dtypes="f32 i8 i64 bool", when=fitting_codes, writes_strides=True, sized=sized_attention
+)(quantized_attention)
 for op, emit in ((Attention, attention), (AttentionBackward, attention_backward)):
     native.register(
         op, dtypes="f16 bf16 f32 f64 i64 bool", when=fitting_dtypes, writes_strides=True, sized=sized_attention

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlx_core.ops.quantized_attention import QuantizedAttention
 from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.operands import ByPosition
 from rlx_cpu.native.attention.parts import ScoreRows
@@ -9,6 +10,8 @@ from rlx_cpu.native.attention.plan import AttentionPlan, K, Q, V
 from rlx_cpu.native.contract import aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.sizes import is_known
+from rlx_cpu.native.llvm.stored import Stored
+from rlx_cpu.native.llvm.words import Words
 
 
 @frozen(eq=False)
@@ -37,11 +40,30 @@ class ForwardPlan(AttentionPlan):
         """Whether keys are read where they lie: for so few queries, transposing them would be most of the work."""
         both = self.operand(Q), self.operand(K)
         queries = self.problem.queries
+        itemsizes = self.stored.itemsize, self.key_words.stored.itemsize
         return (
             is_known(queries)
             and queries <= self.cut.sizes.few_queries
-            and all(strides.feature == self.stored.itemsize for strides in both)
+            and all(strides.feature == itemsize for strides, itemsize in zip(both, itemsizes, strict=True))
         )
+
+    @property
+    def key_words(self) -> Words:
+        """The elements of keys and values in memory and in registers."""
+        place = self.layout.operands[K]
+        assert place is not None, "keys are required"
+        return Words(Stored(self.simd, place.type.dtype))
+
+    @property
+    def has_scales(self) -> bool:
+        """Whether keys and values are codes, whose scales are operands."""
+        return isinstance(self.op, QuantizedAttention)
+
+    def scale_strides(self, number: int) -> tuple[int, int, int, int]:
+        """Return the strides of scales along batch entries, heads, queries and keys, in bytes."""
+        *batch, first, second = self.placed.place(number).strides
+        head, key = (first, second) if self.op.layout == "bhsd" else (second, first)
+        return (batch[0] if batch else 0, head, 0, key)
 
     @property
     def copies_queries(self) -> bool:
@@ -54,7 +76,7 @@ class ForwardPlan(AttentionPlan):
         p = self.problem
         # A form for few queries has one tile, although that is not a number of its cut.
         tiles = 1 if self.reads_keys and self.placed.lengths is not None else self.cut.rows.pieces
-        return ByPosition(self.words, self.operand(V), p.keys, p.width, self.cut.outputs, tiles)
+        return ByPosition(self.key_words, self.operand(V), p.keys, p.width, self.cut.outputs, tiles)
 
     # -------------------------------------------------------------------------------------- memory
 

@@ -82,6 +82,7 @@ class ForwardProducts:
     def _dot_products(self, b: ir.IRBuilder, tile: AttentionTile, first_key: ir.LlvmValue, end: ir.LlvmValue) -> None:
         """With keys where they lie: a vector of keys at a time, each with an accumulator along the features."""
         plan, p, simd, stored = self._plan, self._plan.problem, self._plan.simd, self._plan.stored
+        keys = plan.key_words.stored
         q, k = plan.operand(Q), plan.operand(K)
         even = p.features - p.features % simd.lanes
         tail = simd.below(b, index(even), p.features)
@@ -106,9 +107,11 @@ class ForwardProducts:
             ) -> None:
                 byte_offset = times(b, feature, stored.itemsize)
                 factor = stored.load(b, offset(b, query, byte_offset), mask)
+                if keys.itemsize != stored.itemsize:
+                    byte_offset = times(b, feature, keys.itemsize)
                 for total, key in zip(sums, rows, strict=True):
                     so_far = total.value(b)
-                    other = stored.load(b, offset(b, key, byte_offset), mask)
+                    other = keys.load(b, offset(b, key, byte_offset), mask)
                     total.set(b, simd.multiply_add(b, factor, other, so_far))
 
             for total in sums:
@@ -137,7 +140,7 @@ class ForwardProducts:
     def _value_kernel(self, rows: int, vectors: int) -> Microkernel:
         plan, p, simd, right = self._plan, self._plan.problem, self._plan.simd, self._plan.values
         return Microkernel(
-            words=plan.words, rows=rows, vectors=vectors, a_strides=(plan.score_nbytes, simd.itemsize),
+            words=plan.key_words, rows=rows, vectors=vectors, a_strides=(plan.score_nbytes, simd.itemsize),
             right=right.right(vectors),
             result=ResultTile(
                 Words.plain(simd).stored, (plan.sum_nbytes, simd.itemsize), p.width if right.is_partial else None

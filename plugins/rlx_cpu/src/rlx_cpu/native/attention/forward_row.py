@@ -9,7 +9,7 @@ from rlx_core.ops import activation
 from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.forward_plan import AttentionTile, ForwardPlan
 from rlx_cpu.native.attention.parts import Logits, number
-from rlx_cpu.native.attention.plan import Q
+from rlx_cpu.native.attention.plan import KEY_SCALES, VALUE_SCALES, Q
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, Variable
 from rlx_cpu.native.llvm.cuts import by_size, start_of
@@ -47,19 +47,22 @@ def weigh_rows(
         lines = [offset(b, tile.scores, (row, plan.score_nbytes)) for row in rows]
         largest = [Variable.of(b, simd.constant(-inf)) for _ in rows]
         with counting(b, 0, count, simd.lanes) as column:
+            scale = _scales(b, plan, tile, logits, KEY_SCALES, b.add(first_key, column)) if plan.has_scales else None
             for row, line, maximum in zip(rows, lines, largest, strict=True):
                 place = offset(b, line, (column, simd.itemsize))
                 product = simd.load(b, place, align=simd.nbytes)
+                product = product if scale is None else b.fmul(product, scale)
                 score, _ = logits.at(b, tile.score_rows, row, b.add(first_key, column), product)
                 simd.store(b, score, place, align=simd.nbytes)
                 maximum.set(b, simd.maximum(b, score, maximum.value(b)))
         pivots = [_Pivot.of(b, plan, tile, row, maximum) for row, maximum in zip(rows, largest, strict=True)]
         totals = [Variable.of(b, simd.zero) for _ in rows]
         with counting(b, 0, count, simd.lanes) as column:
+            scale = _scales(b, plan, tile, logits, VALUE_SCALES, b.add(first_key, column)) if plan.has_scales else None
             for line, pivot, total in zip(lines, pivots, totals, strict=True):
                 place = offset(b, line, (column, simd.itemsize))
                 weight = _exp(b, plan, b.fsub(simd.load(b, place, align=simd.nbytes), pivot.value))
-                simd.store(b, weight, place, align=simd.nbytes)
+                simd.store(b, weight if scale is None else b.fmul(weight, scale), place, align=simd.nbytes)
                 total.set(b, b.fadd(total.value(b), weight))
         for row, pivot, total in zip(rows, pivots, totals, strict=True):
             added = simd.reduce(b, total.value(b), "add")
@@ -132,6 +135,15 @@ def _add_values(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir
                 place = _sum(b, plan, tile, row, column)
                 value = values.vector(b, line, j, mask)
                 simd.store(b, b.fadd(simd.load(b, place, align=simd.nbytes), value), place, align=simd.nbytes)
+
+
+def _scales(
+    b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, logits: Logits, number: int, key: ir.LlvmValue
+) -> ir.LlvmValue:
+    """The scales of keys or values from `key` on, one a lane; those beyond the last are of no key that is seen."""
+    p, rows = plan.problem, tile.score_rows
+    kv_head = b.sdiv(rows.head, index(p.heads // p.kv_heads))
+    return logits.by_key(b, number, plan.scale_strides(number), (rows.batch, kv_head), key)
 
 
 def _sum(

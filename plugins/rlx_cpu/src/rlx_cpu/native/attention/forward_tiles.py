@@ -79,7 +79,15 @@ class Forward:
                 if not plan.reads_keys:
                     by = (k_at.feature, k_at.position)
                     pack_head(
-                        b, plan.words, keys, by, thread_memory, plan.cut.panels, p.features, p.keys, columns_end=valid
+                        b,
+                        plan.key_words,
+                        keys,
+                        by,
+                        thread_memory,
+                        plan.cut.panels,
+                        p.features,
+                        p.keys,
+                        columns_end=valid,
                     )
                 plan.values.ready(b, values, packed_values, end=valid)
                 packed_head.set(b, which)

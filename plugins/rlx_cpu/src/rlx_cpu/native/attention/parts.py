@@ -13,6 +13,7 @@ from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAtt
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Load, Scalar
 from rlx_core.ir.dtypes import bool_, i64
 from rlx_core.ir.graph import Node
+from rlx_core.ops.attention_scores import AttentionOp
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
@@ -29,6 +30,11 @@ def fitting_dtypes(node: Node) -> bool:
     q = node.operands[0]
     assert q is not None, "queries are required"
     return all(v.dtype in (bool_, i64) or v.dtype.accumulator is q.dtype.accumulator for v in node.present())
+
+
+@condition("no mean of all values for a query that sees no key", asks_sizes=False)
+def fitting_codes(node: Node) -> bool:
+    return isinstance(node.op, AttentionOp) and node.op.empty_row != "uniform"
 
 
 @frozen(eq=False)
@@ -130,6 +136,22 @@ class Logits:
 
     def _in_every_lane(self, b: ir.IRBuilder, position: ir.LlvmValue) -> ir.LlvmValue:
         return self.simd.splat(b, b.trunc(position, I32) if self._integer is I32 else position)
+
+    def by_key(
+        self,
+        b: ir.IRBuilder,
+        number: int,
+        strides: tuple[int, int, int, int],
+        which: tuple[ir.LlvmValue, ir.LlvmValue],
+        key: ir.LlvmValue,
+    ) -> ir.LlvmValue:
+        """A vector of an operand that has a number for each key of a batch entry and a head: `which` of both.
+
+        Args:
+            strides: Along batch entries, heads, queries and keys, in bytes.
+        """
+        term = Load(number, self.problem.place(number).type.dtype, strides)
+        return self._load(b, term, {BATCH: which[0], HEAD: which[1], QUERY: index(0), KEY: key})
 
     def _load(self, b: ir.IRBuilder, term: Load, indices: Mapping[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A vector of a mask or bias; keys beyond the last repeat the last."""

@@ -18,6 +18,8 @@ from rlx_cpu.native.llvm.words import Words
 
 Q, K, V, DY = range(4)
 """Operands. Results come in the same order: y lies like q, and dq, dk and dv like q, k and v."""
+KEY_SCALES, VALUE_SCALES = 3, 4
+"""Operands after codes of keys and values."""
 
 
 @frozen(eq=False)
@@ -52,7 +54,7 @@ class AttentionPlan:
 
     @property
     def stored(self) -> Stored:
-        """The elements of q, k, v and the results."""
+        """The elements of q and the results; of the forward pass without scales also those of k and v."""
         return self.words.stored
 
     def operand(self, position: int) -> HeadStrides:

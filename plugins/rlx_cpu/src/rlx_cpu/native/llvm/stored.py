@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import DType, bool_, f16, f32, i32
+from rlx_core.ir.dtypes import DType, bool_, f16, f32, i8, i32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import HALF, I8, I16, load_lanes, register_type, store_lanes
@@ -25,8 +25,8 @@ class Stored:
 
     Attributes:
         simd: The registers.
-        dtype: A float dtype that `simd.dtype` holds exactly, or bool, which is only read; or, for sums of integers, an integer
-            of at most as many bits, which is read as it is and written modulo 2^bits.
+        dtype: A float dtype that `simd.dtype` holds exactly, or bool or i8, which are only read as floats; or, for sums of
+            integers, an integer of at most as many bits, which is read as it is and written modulo 2^bits.
     """
 
     simd: Simd
@@ -118,6 +118,8 @@ class Stored:
             return value
         if self.dtype is bool_:
             return b.icmp_unsigned("!=", value, constant(value.type, 0))
+        if self.dtype is i8 and self.simd.dtype.is_float:
+            return b.sitofp(value, self._like(value, self.simd.element))
         if self.dtype is not f32:
             bits = b.bitcast(value, self._like(value, HALF)) if self.dtype is f16 else value
             value = widened(b, self.dtype, bits, self.simd.isa)

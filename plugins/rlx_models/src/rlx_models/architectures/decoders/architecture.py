@@ -187,9 +187,9 @@ def causal_lm(model: DecoderModel, prefix: str, unused: tuple[str, ...] = ()) ->
         parameters: Parameters,
         input_ids: Any,
         left_padding: Any,
-        cache: Sequence[tuple[Any, Any]],
+        cache: Sequence[tuple[Any, ...]],
         cache_position: Any,
-    ) -> tuple[Any, list[tuple[Any, Any]]]:
+    ) -> tuple[Any, list[tuple[Any, ...]]]:
         length = input_ids.shape[1]
         cached = CachedAttention(cache[:count], cache_position, left_padding, length, heads.queries, heads.keys)
         mask = None if state is None else token_mask(cache_position, length, left_padding)
@@ -202,9 +202,9 @@ def causal_lm(model: DecoderModel, prefix: str, unused: tuple[str, ...] = ()) ->
         parameters: Parameters,
         input_ids: Any,
         left_padding: Any,
-        cache: Sequence[tuple[Any, Any]],
+        cache: Sequence[tuple[Any, ...]],
         cache_position: Any,
-    ) -> tuple[Any, list[tuple[Any, Any]]]:
+    ) -> tuple[Any, list[tuple[Any, ...]]]:
         h, updated = cached_hidden_states(parameters, input_ids, left_padding, cache, cache_position)
         return model.logits(parameters, h[:, -1]), updated
 
@@ -212,10 +212,10 @@ def causal_lm(model: DecoderModel, prefix: str, unused: tuple[str, ...] = ()) ->
         parameters: Parameters,
         input_ids: Any,
         left_padding: Any,
-        cache: Sequence[tuple[Any, Any]],
+        cache: Sequence[tuple[Any, ...]],
         cache_position: Any,
         selected: Any,
-    ) -> tuple[Any, list[tuple[Any, Any]]]:
+    ) -> tuple[Any, list[tuple[Any, ...]]]:
         h, updated = cached_hidden_states(parameters, input_ids, left_padding, cache, cache_position)
         return model.logits(parameters, rlx.take_along_axis(h, selected[:, :, None], axis=1)), updated
 
@@ -229,5 +229,11 @@ def causal_lm(model: DecoderModel, prefix: str, unused: tuple[str, ...] = ()) ->
         (*UNUSED, *unread_head, *unused),
         {"input_ids": token_spec()},
         function,
-        Decoding(step, cache, model.max_positions, step_selected=step_selected if state is None else None),
+        Decoding(
+            step,
+            cache,
+            model.max_positions,
+            step_selected=step_selected if state is None else None,
+            cache_heads=heads.keys,
+        ),
     )
