@@ -23,7 +23,10 @@ from llvmlite.binding import ffi
 
 from rlx_core.system.locks import in_child
 from rlx_core.system.records import frozen
+from rlx_cpu.native.llvm import calls
+from rlx_cpu.native.llvm.c_library import addresses
 from rlx_cpu.native.llvm.calls import protected, release, reserved
+from rlx_cpu.native.llvm.processor import Processor
 
 EFFORT: Final = 1
 """LLVM's level for machine code. The next ones schedule once more, take a tenth longer, and give code that is no faster."""
@@ -38,33 +41,18 @@ _NBYTES_PER_CODE: Final = 8
 """Bytes that linking needs for a byte of an object file."""
 
 
-@frozen
-class Processor:
-    """The target of code.
-
-    Attributes:
-        features: LLVM's feature string.
-        cpu: LLVM's name of the processor; `None` for this machine's.
-        triple: LLVM's name of the system, for portable code that is linked later; `None` for this machine's.
-    """
-
-    features: str
-    cpu: str | None = None
-    triple: str | None = None
-
-
 # ------------------------------------------------------------------------------------------ this machine
 
 
-def versions() -> tuple[object, str]:
+def versions() -> tuple[tuple[int, ...], str]:
     """LLVM's version and llvmlite's."""
     return _llvm_version(), llvmlite_version
 
 
 @cache
 @protected
-def _llvm_version() -> object:
-    return llvm.llvm_version_info
+def _llvm_version() -> tuple[int, ...]:
+    return tuple(llvm.llvm_version_info)
 
 
 @cache
@@ -91,13 +79,6 @@ def host_features() -> Mapping[str, bool]:
         return dict(llvm.get_host_cpu_features())
     except RuntimeError:
         return {}
-
-
-@protected
-def add_symbols(addresses: Mapping[str, int]) -> None:
-    """Tell LLVM where functions are."""
-    for name, address in addresses.items():
-        llvm.add_symbol(name, address)
 
 
 @cache
@@ -133,6 +114,7 @@ def _forget() -> None:
     _entered[:] = [each for each in _entered if each == get_ident()]
 
 
+calls.lock_checks.append(is_entered)
 ffi.register_lock_callback(lambda: _entered.append(get_ident()), _leave)
 in_child(_forget)
 
@@ -166,8 +148,11 @@ class ExecutionEngine:
 
 
 @protected
-def link(objects: Sequence[bytes], processor: Processor) -> ExecutionEngine:
+def link(objects: Sequence[bytes], processor: Processor, symbols: Mapping[str, int]) -> ExecutionEngine:
     """Object files in this process.
+
+    Args:
+        symbols: Addresses of functions that they may call besides those of the C library: LLVM looks nothing up by itself.
 
     Raises:
         RuntimeError: LLVM does not take one.
@@ -176,6 +161,8 @@ def link(objects: Sequence[bytes], processor: Processor) -> ExecutionEngine:
     with reserved(_BASE_NBYTES + _NBYTES_PER_CODE * sum(map(len, objects)), "to link"):
         # In the context that is always there: an engine goes with its module, at a time that the collector may choose.
         empty = llvm.parse_assembly(f'target triple = "{llvm.get_process_triple()}"\n')
+        for name, address in {**addresses(), **symbols}.items():
+            llvm.add_symbol(name, address)
         engine = llvm.create_mcjit_compiler(empty, _machine(processor))
         for data in objects:
             engine.add_object_file(llvm.ObjectFileRef.from_data(data))

@@ -19,7 +19,7 @@ from attrs import evolve
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import frozen
-from rlx_cpu.native.llvm import boundary
+from rlx_cpu.native.llvm.facts import facts
 from rlx_cpu.native.machine import MACHINE, CpuMachine, assumed
 
 
@@ -71,7 +71,8 @@ def host_from(triple: str, cpu: str, reported: Mapping[str, bool]) -> Host:
 
 @cache
 def _detected() -> Host:
-    return host_from(boundary.triple(), boundary.host_name(), boundary.host_features())
+    known = facts()
+    return host_from(known.triple, known.cpu, known.features)
 
 
 _assumed: Host | None = None
