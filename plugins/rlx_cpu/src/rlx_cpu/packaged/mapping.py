@@ -7,7 +7,7 @@ from typing import Final
 
 from rlx_core.errors import FormatError, KernelBuildError
 from rlx_cpu.native.llvm.c_library import addresses as of_the_c_library
-from rlx_cpu.native.llvm.code_memory import EXECUTE, READ, CodeMemory
+from rlx_cpu.native.llvm.loading import EXECUTE, READ, CodeMemory
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.packaged.image import PAGE, Image
 

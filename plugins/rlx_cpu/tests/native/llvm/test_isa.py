@@ -24,7 +24,6 @@ from rlx_core.plugins import PluginHost
 from rlx_cpu import tier
 from rlx_cpu.native.llvm import boundary
 from rlx_cpu.native.llvm import isa as host_module
-from rlx_cpu.native.llvm.facts import facts_of_llvm
 from rlx_cpu.native.llvm.isa import (
     ISAS,
     Host,
@@ -79,7 +78,7 @@ def test_a_processor_that_llvm_cannot_be_asked_about_has_its_baseline(monkeypatc
     monkeypatch.setattr(boundary, "host_features", boundary.host_features.__wrapped__)
     monkeypatch.setattr(boundary, "triple", lambda: "aarch64-unknown-linux-gnu")
     monkeypatch.setattr(boundary, "host_name", lambda: "generic")
-    monkeypatch.setattr(host_module, "facts", facts_of_llvm)
+    monkeypatch.setattr(host_module, "facts", host_module.facts_of_llvm)
     assert host_module._detected.__wrapped__() == Host("aarch64", "generic", frozenset({"neon", "fp-armv8"}))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rlx_core.system.disk import DiskCache
-from rlx_cpu.native.llvm import code_memory, facts, loading
+from rlx_cpu.native.llvm import c_library, isa, loading
 from rlx_cpu.native.llvm.isa import host_isa
 from rlx_cpu.native.llvm.optimise import generate, triple
 
@@ -64,7 +64,7 @@ def test_what_cannot_be_linked_is_an_error_of_the_object(monkeypatch: pytest.Mon
     for damaged in (b"", whole[:40], whole[: len(whole) // 2], b"\0" * len(whole)):
         with pytest.raises(RuntimeError, match="damaged"):
             loading.linked([damaged])
-    monkeypatch.setitem(loading.symbols, "nowhere", 16)
+    monkeypatch.setitem(c_library._symbols, "nowhere", 16)
     assert loading.linked([unknown]) is not None
 
 
@@ -73,25 +73,25 @@ def test_data_that_code_writes_to_are_linked_by_llvm() -> None:
 
 
 def test_memory_of_code_in_a_cycle_is_unmapped() -> None:
-    before = set(code_memory._mappings)
+    before = set(loading._mappings)
     code: Any = loading.linked([made(CALLED)])
-    (key,) = set(code_memory._mappings) - before
+    (key,) = set(loading._mappings) - before
     code.itself = code
     del code
     gc.collect()
-    assert key not in code_memory._mappings
+    assert key not in loading._mappings
 
 
 def test_the_cached_description_of_the_machine_is_llvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "default_cache", lambda _: DiskCache(tmp_path))
-    expected = facts.facts_of_llvm()
-    assert facts.facts.__wrapped__() == expected
-    monkeypatch.setattr(facts, "facts_of_llvm", lambda: pytest.fail("it is cached"))
-    assert facts.facts.__wrapped__() == expected
+    monkeypatch.setattr(isa, "default_cache", lambda _: DiskCache(tmp_path))
+    expected = isa.facts_of_llvm()
+    assert isa.facts.__wrapped__() == expected
+    monkeypatch.setattr(isa, "facts_of_llvm", lambda: pytest.fail("it is cached"))
+    assert isa.facts.__wrapped__() == expected
 
 
 def test_another_processor_or_library_has_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    key = facts._key()
+    key = isa._key()
     assert key is not None
     for name, value in (
         ("_numpy_features", {"AVX2": False}),
@@ -99,8 +99,8 @@ def test_another_processor_or_library_has_another_key(monkeypatch: pytest.Monkey
         ("_library", [("a", 1, 2)]),
     ):
         with monkeypatch.context() as patched:
-            patched.setattr(facts, name, lambda value=value: value)
-            assert facts._key() != key
+            patched.setattr(isa, name, lambda value=value: value)
+            assert isa._key() != key
 
 
 @pytest.mark.medium

@@ -24,9 +24,8 @@ from llvmlite.binding import ffi
 from rlx_core.system.locks import in_child
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import calls
-from rlx_cpu.native.llvm.c_library import addresses
+from rlx_cpu.native.llvm.c_library import known_symbols
 from rlx_cpu.native.llvm.calls import protected, release, reserved
-from rlx_cpu.native.llvm.processor import Processor
 
 EFFORT: Final = 1
 """LLVM's level for machine code. The next ones schedule once more, take a tenth longer, and give code that is no faster."""
@@ -39,6 +38,21 @@ _NBYTES_PER_TEXT: Final = 128
 
 _NBYTES_PER_CODE: Final = 8
 """Bytes that linking needs for a byte of an object file."""
+
+
+@frozen
+class Processor:
+    """The target of code.
+
+    Attributes:
+        features: LLVM's feature string.
+        cpu: LLVM's name of the processor; `None` for this machine's.
+        triple: LLVM's name of the system, for portable code that is linked later; `None` for this machine's.
+    """
+
+    features: str
+    cpu: str | None = None
+    triple: str | None = None
 
 
 # ------------------------------------------------------------------------------------------ this machine
@@ -148,11 +162,8 @@ class ExecutionEngine:
 
 
 @protected
-def link(objects: Sequence[bytes], processor: Processor, symbols: Mapping[str, int]) -> ExecutionEngine:
+def link(objects: Sequence[bytes], processor: Processor) -> ExecutionEngine:
     """Object files in this process.
-
-    Args:
-        symbols: Addresses of functions that they may call besides those of the C library: LLVM looks nothing up by itself.
 
     Raises:
         RuntimeError: LLVM does not take one.
@@ -161,7 +172,8 @@ def link(objects: Sequence[bytes], processor: Processor, symbols: Mapping[str, i
     with reserved(_BASE_NBYTES + _NBYTES_PER_CODE * sum(map(len, objects)), "to link"):
         # In the context that is always there: an engine goes with its module, at a time that the collector may choose.
         empty = llvm.parse_assembly(f'target triple = "{llvm.get_process_triple()}"\n')
-        for name, address in {**addresses(), **symbols}.items():
+        # LLVM looks nothing up in this process by itself.
+        for name, address in known_symbols().items():
             llvm.add_symbol(name, address)
         engine = llvm.create_mcjit_compiler(empty, _machine(processor))
         for data in objects:

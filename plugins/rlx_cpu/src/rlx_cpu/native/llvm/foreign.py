@@ -13,8 +13,8 @@ from typing import Any
 from rlx_core.errors import Fact, KernelBuildError
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.c_library import add_symbols
 from rlx_cpu.native.llvm.ir.functions import declare
-from rlx_cpu.native.llvm.loading import add_symbols
 
 
 @frozen

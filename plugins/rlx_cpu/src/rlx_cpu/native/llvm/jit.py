@@ -16,9 +16,7 @@ from rlx_core.plugins import stamp_of
 from rlx_core.system.context import assigned
 from rlx_core.system.private import cache_directory
 from rlx_cpu.native import llvm
-from rlx_cpu.native.llvm import loading
-from rlx_cpu.native.llvm.facts import default_cache
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.isa import Isa, default_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words, processor
 
 if TYPE_CHECKING:
@@ -122,20 +120,30 @@ def _kept(identity: str, text: Callable[[], str], isa: Isa) -> JitCode:
         try:
             if not cached.startswith(mark):
                 raise RuntimeError("it is of another text")
-            return JitCode(link([cached.removeprefix(mark)], isa), is_cached=True)
+            return JitCode(link_cached([cached.removeprefix(mark)], isa), is_cached=True)
         except RuntimeError as error:
             store.drop(key, str(error))
     pending = llvm.background.later(lambda: generate(text(), isa))
     return JitCode.of([pending], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
 
 
-def link(objects: Sequence[bytes], isa: Isa) -> LinkedCode:
-    """Object files in this process, linked by LLVM where `loading` does not.
+def link_cached(objects: Sequence[bytes], isa: Isa) -> LinkedCode:
+    """Object files from a cache in this process, linked by LLVM where `loading` does not.
 
     Raises:
         RuntimeError: One is damaged.
         OutOfMemoryError: Linking may need more memory than is available.
         KernelBuildError: The system does not let memory be executed.
     """
-    linked = loading.linked(objects)
-    return llvm.boundary.link(objects, processor(isa), loading.symbols) if linked is None else linked
+    linked = llvm.loading.linked(objects)
+    return link(objects, isa) if linked is None else linked
+
+
+def link(objects: Sequence[bytes], isa: Isa) -> LinkedCode:
+    """Object files in this process, linked by LLVM, which has made them here.
+
+    Raises:
+        RuntimeError: LLVM does not take one.
+        OutOfMemoryError: LLVM may need more memory than is available.
+    """
+    return llvm.boundary.link(objects, processor(isa))

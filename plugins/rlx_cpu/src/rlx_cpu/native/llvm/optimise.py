@@ -6,12 +6,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from rlx_cpu.native import llvm
-from rlx_cpu.native.llvm.facts import facts
-from rlx_cpu.native.llvm.isa import Host, Isa, this_host
-from rlx_cpu.native.llvm.processor import Processor
+from rlx_cpu.native.llvm.isa import Host, Isa, facts, this_host
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
+    from rlx_cpu.native.llvm.boundary import Processor
 
 __all__ = ["assembly", "generate", "machine_words", "new_module", "processor", "triple", "triple_for"]
 
@@ -56,8 +55,8 @@ def processor(isa: Isa) -> Processor:
     """Return the target of an instruction set's code: this machine, or every machine that has the set."""
     host = this_host()
     if isa.cpu is None:
-        return Processor(features(isa, host), host.cpu)
-    return Processor(features(isa, host), isa.cpu, triple_for(isa))
+        return llvm.boundary.Processor(features(isa, host), host.cpu)
+    return llvm.boundary.Processor(features(isa, host), isa.cpu, triple_for(isa))
 
 
 def generate(text: str, isa: Isa) -> bytes:

@@ -6,9 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from rlx_cpu.native import runtime
+from rlx_cpu.native.llvm.c_library import add_symbols
 from rlx_cpu.native.llvm.isa import Isa, host_isa
 from rlx_cpu.native.llvm.jit import JitCode, compile_named
-from rlx_cpu.native.llvm.loading import add_symbols
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS
 
