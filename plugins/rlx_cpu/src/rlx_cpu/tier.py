@@ -36,12 +36,14 @@ def reason_without() -> str | None:
         return "llvmlite is not installed"
     try:
         from rlx_cpu.native.llvm.isa import host_isa
+
+        isa = host_isa()
     except OSError as error:  # llvmlite's own, about its library
         if is_lack(error):
             raise lacking("cpu: LLVM", error) from error
         return f"llvmlite's library cannot be loaded ({error.__context__ or error})"
 
-    return None if host_isa() is not None else NO_ISA
+    return None if isa is not None else NO_ISA
 
 
 NO_ISA: Final = "this processor has no instruction set that native code is made for"

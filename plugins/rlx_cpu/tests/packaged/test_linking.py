@@ -10,10 +10,10 @@ import pytest
 
 from rlx_core.errors import FormatError, KernelBuildError
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.elf import Relocation, read_object
 from rlx_cpu.native.llvm.isa import ISAS, available, portable
 from rlx_cpu.native.llvm.optimise import generate, new_module, triple_for
 from rlx_cpu.packaged import features
-from rlx_cpu.packaged.elf import Relocation, read_object
 from rlx_cpu.packaged.features import NEEDS, reason_against
 from rlx_cpu.packaged.image import PAGE, Image
 from rlx_cpu.packaged.linking import _fill, _write_stub, linked

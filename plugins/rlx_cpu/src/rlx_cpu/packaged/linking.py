@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rlx_core.errors import KernelBuildError
-from rlx_cpu.packaged.elf import Object, Relocation, read_object
+from rlx_cpu.native.llvm.elf import Object, Relocation, read_object
 from rlx_cpu.packaged.image import PAGE, Image
 
 _X86_64, _AARCH64 = 62, 183

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Final
 
 from rlx_core.errors import FormatError, KernelBuildError
 from rlx_cpu.native.llvm.c_library import addresses as of_the_c_library
+from rlx_cpu.native.llvm.loading import EXECUTE, READ, CodeMemory
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.packaged.image import PAGE, Image
 
-_READ, _EXECUTE = 1, 4
 _MOST_NBYTES: Final = 1 << 31
 """Maximum size of an image, whose parts refer to each other by distances of 32 bits."""
 
@@ -35,36 +32,20 @@ class MappedCode:
         self._exports = image.exports
         size = image.table + max(8 * len(words), 1)
         try:
-            self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._memory = CodeMemory(size)
         except OSError as error:
             raise KernelBuildError(
                 f"package: there is no memory for {size} bytes of code ({error.strerror})"
             ) from error
-        self._memory[: len(image.code)] = image.code
-        self._memory[image.table : image.table + 8 * len(words)] = b"".join(w.to_bytes(8, "little") for w in words)
-        self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        # If the instruction cache is separate (AArch64), Linux synchronises it with data when pages become executable.
-        self._protect(0, image.table, _READ | _EXECUTE)
-        self._protect(image.table, size - image.table, _READ)
+        contents = self._memory.bytes
+        contents[: len(image.code)] = image.code
+        contents[image.table : image.table + 8 * len(words)] = b"".join(w.to_bytes(8, "little") for w in words)
+        self._memory.protect(0, image.table, READ | EXECUTE)
+        self._memory.protect(image.table, size - image.table, READ)
 
     def address(self, function: str) -> int:
         """Return the address of a function; KeyError if no function has that name."""
-        return self._start + self._exports[function]
-
-    def _protect(self, offset: int, nbytes: int, rights: int) -> None:
-        if nbytes and _mprotect()(self._start + offset, nbytes, rights):
-            reason = ctypes.get_errno()
-            raise KernelBuildError(
-                f"package: the system does not let memory be executed (errno {reason})",
-                hint="a policy such as SELinux's execmem forbids it; compiling is forbidden by it as well",
-            )
-
-
-@cache
-def _mprotect() -> Callable[[int, int, int], int]:
-    function = ctypes.CDLL(None, use_errno=True).mprotect
-    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return function
+        return self._memory.start + self._exports[function]
 
 
 def address_of(name: str) -> int:

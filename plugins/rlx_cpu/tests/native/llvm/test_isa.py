@@ -79,6 +79,7 @@ def test_a_processor_that_llvm_cannot_be_asked_about_has_its_baseline(monkeypatc
     monkeypatch.setattr(boundary, "host_features", boundary.host_features.__wrapped__)
     monkeypatch.setattr(boundary, "triple", lambda: "aarch64-unknown-linux-gnu")
     monkeypatch.setattr(boundary, "host_name", lambda: "generic")
+    monkeypatch.setattr(host_module, "facts", host_module.facts_of_llvm)
     assert host_module._detected.__wrapped__() == Host("aarch64", "generic", frozenset({"neon", "fp-armv8"}))
 
 

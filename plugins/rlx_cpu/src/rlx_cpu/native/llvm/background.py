@@ -20,7 +20,7 @@ from threading import get_ident
 from typing import Any, Final, Generic, TypeVar
 
 from rlx_core.system.locks import LOOK_AGAIN, Lock, forks_wait, in_child, waiting, waits_for_itself
-from rlx_cpu.native.llvm.boundary import is_entered
+from rlx_cpu.native.llvm.calls import is_entered
 from rlx_cpu.native.threads import started, usable_cpus
 
 T = TypeVar("T")

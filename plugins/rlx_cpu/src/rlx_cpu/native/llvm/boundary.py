@@ -23,6 +23,8 @@ from llvmlite.binding import ffi
 
 from rlx_core.system.locks import in_child
 from rlx_core.system.records import frozen
+from rlx_cpu.native.llvm import calls
+from rlx_cpu.native.llvm.c_library import known_symbols
 from rlx_cpu.native.llvm.calls import protected, release, reserved
 
 EFFORT: Final = 1
@@ -56,15 +58,15 @@ class Processor:
 # ------------------------------------------------------------------------------------------ this machine
 
 
-def versions() -> tuple[object, str]:
+def versions() -> tuple[tuple[int, ...], str]:
     """LLVM's version and llvmlite's."""
     return _llvm_version(), llvmlite_version
 
 
 @cache
 @protected
-def _llvm_version() -> object:
-    return llvm.llvm_version_info
+def _llvm_version() -> tuple[int, ...]:
+    return tuple(llvm.llvm_version_info)
 
 
 @cache
@@ -91,13 +93,6 @@ def host_features() -> Mapping[str, bool]:
         return dict(llvm.get_host_cpu_features())
     except RuntimeError:
         return {}
-
-
-@protected
-def add_symbols(addresses: Mapping[str, int]) -> None:
-    """Tell LLVM where functions are."""
-    for name, address in addresses.items():
-        llvm.add_symbol(name, address)
 
 
 @cache
@@ -133,6 +128,7 @@ def _forget() -> None:
     _entered[:] = [each for each in _entered if each == get_ident()]
 
 
+calls.lock_checks.append(is_entered)
 ffi.register_lock_callback(lambda: _entered.append(get_ident()), _leave)
 in_child(_forget)
 
@@ -176,6 +172,9 @@ def link(objects: Sequence[bytes], processor: Processor) -> ExecutionEngine:
     with reserved(_BASE_NBYTES + _NBYTES_PER_CODE * sum(map(len, objects)), "to link"):
         # In the context that is always there: an engine goes with its module, at a time that the collector may choose.
         empty = llvm.parse_assembly(f'target triple = "{llvm.get_process_triple()}"\n')
+        # LLVM looks nothing up in this process by itself.
+        for name, address in known_symbols().items():
+            llvm.add_symbol(name, address)
         engine = llvm.create_mcjit_compiler(empty, _machine(processor))
         for data in objects:
             engine.add_object_file(llvm.ObjectFileRef.from_data(data))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from typing import Final
 
 MATHEMATICS = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "tanh", "erf", "erfc", "hypot", "atan2", "pow"),
@@ -38,6 +39,19 @@ def addresses() -> Mapping[str, int]:
                 if function is not None:
                     table[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
     return table
+
+
+_symbols: Final[dict[str, int]] = {}
+
+
+def add_symbols(addresses: Mapping[str, int]) -> None:
+    """Add functions of other libraries that code linked from now on may call."""
+    _symbols.update(addresses)
+
+
+def known_symbols() -> Mapping[str, int]:
+    """Return function → address, for all functions that code may call."""
+    return {**addresses(), **_symbols}
 
 
 def has_clock() -> bool:

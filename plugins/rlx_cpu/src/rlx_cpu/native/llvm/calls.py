@@ -66,6 +66,15 @@ def release(thing: Any) -> None:
         _start()
 
 
+lock_checks: Final[list[Callable[[], bool]]] = []
+"""The function of `boundary` that returns whether this thread holds llvmlite's lock; empty until LLVM is loaded."""
+
+
+def is_entered() -> bool:
+    """Return whether this thread holds llvmlite's lock: then this is a signal handler, and no other thread can enter LLVM."""
+    return any(check() for check in lock_checks)
+
+
 class _Call(Generic[T]):
     """A call, its outcome, and the thread that makes it."""
 

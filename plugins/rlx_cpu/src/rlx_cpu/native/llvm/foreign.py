@@ -12,7 +12,8 @@ from typing import Any
 
 from rlx_core.errors import Fact, KernelBuildError
 from rlx_core.system.records import frozen
-from rlx_cpu.native.llvm import boundary, ir
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.c_library import add_symbols
 from rlx_cpu.native.llvm.ir.functions import declare
 
 
@@ -47,7 +48,7 @@ _bound: dict[str, str] = {}
 
 
 def bind_symbols(functions: Iterable[tuple[str, str]]) -> None:
-    """Tell LLVM the addresses of foreign functions before code that calls them is linked.
+    """Register the addresses of foreign functions before code that calls them is linked.
 
     Raises:
         KernelBuildError: A function cannot be loaded, or its symbol is that of another one.
@@ -63,7 +64,7 @@ def bind_symbols(functions: Iterable[tuple[str, str]]) -> None:
                 Fact("requested", load),
                 hint="begin symbols with the name of the package",
             )
-        boundary.add_symbols({symbol: _address(symbol, load)})
+        add_symbols({symbol: _address(symbol, load)})
         _bound[symbol] = load
 
 

@@ -1,7 +1,7 @@
 """LLVM modules as machine code in this process, with an on-disk cache of object files.
 
 An object is compiled once per text, instruction set and version of LLVM; another process that needs the same object reads it
-from the cache and links it. Errors of the cache are not fatal: the module is compiled instead.
+from the cache and links it (`loading`). Errors of the cache are not fatal: the module is compiled instead.
 """
 
 from __future__ import annotations
@@ -9,20 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from rlx_core.errors import CacheError
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import stamp_of
 from rlx_core.system.context import assigned
-from rlx_core.system.disk import DiskCache
 from rlx_core.system.private import cache_directory
 from rlx_cpu.native import llvm
-from rlx_cpu.native.llvm import boundary
-from rlx_cpu.native.llvm.boundary import ExecutionEngine
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.isa import Isa, default_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words, processor
 
 if TYPE_CHECKING:
@@ -30,22 +24,29 @@ if TYPE_CHECKING:
     from rlx_cpu.native.llvm.background import JobFuture
 
 
+class LinkedCode(Protocol):
+    """Linked objects; addresses are valid as long as it lives."""
+
+    def address(self, function: str) -> int:
+        """Return the address of a function; 0 if no function has that name."""
+
+
 class JitCode:
     """Machine code in this process, or on its way there; addresses are valid as long as it lives.
 
     Args:
-        engine: The execution engine, or its future.
+        linked: The code, or a function that returns it once it is made.
         is_cached: Whether it was read from a cache.
         stored: Completes when it is stored in a cache, if it was not.
     """
 
     def __init__(
         self,
-        engine: ExecutionEngine | JobFuture[ExecutionEngine],
+        linked: LinkedCode | Callable[[], LinkedCode],
         is_cached: bool,
         stored: JobFuture[bool] | None = None,
     ) -> None:
-        self._engine = engine
+        self._linked = linked
         self._addresses: dict[str, int] = {}
         self.is_cached = is_cached
         self._stored = stored
@@ -53,9 +54,9 @@ class JitCode:
     @classmethod
     def of(cls, objects: Sequence[JobFuture[bytes]], isa: Isa, store: Callable[[list[bytes]], bool] | None) -> JitCode:
         """The code of object files that are being made, which `store` keeps once it is linked."""
-        engine = llvm.background.later(lambda: link([each.result() for each in objects], isa))
+        pending = llvm.background.later(lambda: link([each.result() for each in objects], isa))
         stored = None if store is None else llvm.background.later(lambda: store([each.result() for each in objects]))
-        return cls(engine, is_cached=False, stored=stored)
+        return cls(pending.result, is_cached=False, stored=stored)
 
     def flush(self) -> None:
         """Wait until it is in the cache, if that is where it goes."""
@@ -73,22 +74,14 @@ class JitCode:
         known = self._addresses.get(function)  # a call of LLVM waits for another thread
         if known is not None:
             return known
-        engine = self._engine
-        if not isinstance(engine, ExecutionEngine):
-            engine = self._engine = engine.result()
-        value = engine.address(function)
+        linked = self._linked
+        if callable(linked):
+            linked = self._linked = linked()
+        value = linked.address(function)
         if not value:
             raise KeyError(f"the code has no function {function}")
         self._addresses[function] = value
         return value
-
-
-@cache
-def default_cache(directory: Path) -> DiskCache | None:
-    try:
-        return DiskCache(directory)
-    except CacheError:
-        return None
 
 
 _chosen: ContextVar[tuple[ObjectStore | None] | None] = ContextVar("objects", default=None)
@@ -127,18 +120,30 @@ def _kept(identity: str, text: Callable[[], str], isa: Isa) -> JitCode:
         try:
             if not cached.startswith(mark):
                 raise RuntimeError("it is of another text")
-            return JitCode(link([cached.removeprefix(mark)], isa), is_cached=True)
+            return JitCode(link_cached([cached.removeprefix(mark)], isa), is_cached=True)
         except RuntimeError as error:
             store.drop(key, str(error))
     pending = llvm.background.later(lambda: generate(text(), isa))
     return JitCode.of([pending], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
 
 
-def link(objects: Sequence[bytes], isa: Isa) -> ExecutionEngine:
-    """Object files in this process.
+def link_cached(objects: Sequence[bytes], isa: Isa) -> LinkedCode:
+    """Object files from a cache in this process, linked by LLVM where `loading` does not.
+
+    Raises:
+        RuntimeError: One is damaged.
+        OutOfMemoryError: Linking may need more memory than is available.
+        KernelBuildError: The system does not let memory be executed.
+    """
+    linked = llvm.loading.linked(objects)
+    return link(objects, isa) if linked is None else linked
+
+
+def link(objects: Sequence[bytes], isa: Isa) -> LinkedCode:
+    """Object files in this process, linked by LLVM, which has made them here.
 
     Raises:
         RuntimeError: LLVM does not take one.
         OutOfMemoryError: LLVM may need more memory than is available.
     """
-    return boundary.link(objects, processor(isa))
+    return llvm.boundary.link(objects, processor(isa))

@@ -29,7 +29,7 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native import llvm
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.jit import JitCode, link, object_cache
+from rlx_cpu.native.llvm.jit import JitCode, link_cached, object_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words
 from rlx_cpu.native.machine import CpuMachine
 
@@ -213,7 +213,7 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
             raise ValueError(f"it has {len(emitted)} functions and {len(entry)} bytes, not {count} and {ends[-1]}")
         objects = [entry[a:b] for a, b in pairwise(ends)]
         _bind_symbols(emitted)
-        code = JitCode(link(objects, isa), is_cached=True) if objects else None
+        code = JitCode(link_cached(objects, isa), is_cached=True) if objects else None
         for each in emitted:
             if each is not None and code is not None:
                 code.address(each.function)

@@ -6,13 +6,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from rlx_cpu.native import llvm
-from rlx_cpu.native.llvm import boundary
-from rlx_cpu.native.llvm.boundary import Processor, triple
-from rlx_cpu.native.llvm.c_library import addresses
-from rlx_cpu.native.llvm.isa import Host, Isa, this_host
+from rlx_cpu.native.llvm.isa import Host, Isa, facts, this_host
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
+    from rlx_cpu.native.llvm.boundary import Processor
 
 __all__ = ["assembly", "generate", "machine_words", "new_module", "processor", "triple", "triple_for"]
 
@@ -20,9 +18,9 @@ VERSION: Final = "3"
 """Raised when the same text would have to give other code."""
 
 
-@cache
-def _initialise() -> None:
-    boundary.add_symbols(addresses())  # LLVM looks nothing up in this process by itself
+def triple() -> str:
+    """Return LLVM's triple of this machine."""
+    return facts().triple
 
 
 def new_module(name: str, isa: Isa | None = None) -> ir.Module:
@@ -43,7 +41,9 @@ def machine_words(isa: Isa) -> str:
 
 @cache
 def _words(isa: Isa, host: Host) -> str:
-    return repr((VERSION, isa.name, isa.machine, features(isa, host), isa.cpu or host.cpu, *boundary.versions()))
+    return repr(
+        (VERSION, isa.name, isa.machine, features(isa, host), isa.cpu or host.cpu, facts().llvm, facts().llvmlite)
+    )
 
 
 def triple_for(isa: Isa) -> str:
@@ -53,11 +53,10 @@ def triple_for(isa: Isa) -> str:
 
 def processor(isa: Isa) -> Processor:
     """Return the target of an instruction set's code: this machine, or every machine that has the set."""
-    _initialise()
     host = this_host()
     if isa.cpu is None:
-        return Processor(features(isa, host), host.cpu)
-    return Processor(features(isa, host), isa.cpu, triple_for(isa))
+        return llvm.boundary.Processor(features(isa, host), host.cpu)
+    return llvm.boundary.Processor(features(isa, host), isa.cpu, triple_for(isa))
 
 
 def generate(text: str, isa: Isa) -> bytes:
@@ -67,9 +66,9 @@ def generate(text: str, isa: Isa) -> bytes:
         RuntimeError: LLVM does not take it.
         OutOfMemoryError: LLVM may need more memory than is available.
     """
-    return boundary.object_file(text, processor(isa), outer=llvm.build.OUTER)
+    return llvm.boundary.object_file(text, processor(isa), outer=llvm.build.OUTER)
 
 
 def assembly(module: ir.Module, isa: Isa) -> str:
     """The machine code as text, for people."""
-    return boundary.assembly(str(module), processor(isa), outer=llvm.build.OUTER)
+    return llvm.boundary.assembly(str(module), processor(isa), outer=llvm.build.OUTER)

@@ -114,12 +114,12 @@ class Stored:
         return element if width(value) == 1 else ir.VectorType(element, width(value))
 
     def _widened(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
+        if self.dtype is i8 and self.simd.dtype.is_float:
+            return b.sitofp(value, self._like(value, self.simd.element))
         if self.is_same or self.dtype.is_integer:
             return value
         if self.dtype is bool_:
             return b.icmp_unsigned("!=", value, constant(value.type, 0))
-        if self.dtype is i8 and self.simd.dtype.is_float:
-            return b.sitofp(value, self._like(value, self.simd.element))
         if self.dtype is not f32:
             bits = b.bitcast(value, self._like(value, HALF)) if self.dtype is f16 else value
             value = widened(b, self.dtype, bits, self.simd.isa)

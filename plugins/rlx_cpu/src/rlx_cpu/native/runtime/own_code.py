@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from rlx_cpu.native import runtime
-from rlx_cpu.native.llvm.boundary import add_symbols
+from rlx_cpu.native.llvm.c_library import add_symbols
 from rlx_cpu.native.llvm.isa import Isa, host_isa
 from rlx_cpu.native.llvm.jit import JitCode, compile_named
 from rlx_cpu.native.llvm.optimise import new_module
@@ -47,5 +47,5 @@ def compiled(name: str) -> JitCode:
 
 @cache
 def make_interpreter_known() -> None:
-    """Tell LLVM where the interpreter's functions are."""
+    """Register the interpreter's functions for code that calls them."""
     add_symbols(runtime.interpreter.addresses())

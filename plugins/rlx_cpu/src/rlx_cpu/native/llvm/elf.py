@@ -18,6 +18,8 @@ _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _RELOCATION: Final = struct.Struct("<QQq")
 _PROGBITS, _SYMTAB, _RELA = 1, 2, 4
 _UNWIND: Final = 0x70000001
+UNWIND: Final = ".eh_frame"
+"""Name of the section by which stacks are unwound."""
 _WRITE, _ALLOC = 1, 2
 _GLOBAL, _WEAK = 1, 2
 _RESERVED: Final = 0xFF00
@@ -81,8 +83,12 @@ class Object:
     relocations: tuple[Relocation, ...]
 
 
-def read_object(data: bytes) -> Object:
-    """An object file that LLVM made in this process.
+def read_object(data: bytes, *, has_unwind: bool = False) -> Object:
+    """An object file that LLVM made.
+
+    Args:
+        data: The file.
+        has_unwind: Whether the result has the section `.eh_frame`, by which stacks are unwound.
 
     Raises:
         KernelBuildError: It has data that code writes to, which nothing here is made for.
@@ -97,8 +103,8 @@ def read_object(data: bytes) -> Object:
         name = _text(names, name_at)
         if what == _SYMTAB:
             symbols = tuple(_symbols(_bytes_of(data, headers[number]), _bytes_of(data, headers[link])))
-        elif flags & _ALLOC and size and what != _UNWIND and name != ".eh_frame":
-            if flags & _WRITE or what != _PROGBITS:
+        elif flags & _ALLOC and size and (has_unwind or (what != _UNWIND and name != UNWIND)):
+            if flags & _WRITE or what not in (_PROGBITS, _UNWIND):
                 raise KernelBuildError(f"package: native code has data of its own ({name}), which files cannot share")
             sections[number] = Section(name, _bytes_of(data, headers[number]), max(1, alignment))
     relocations = tuple(
