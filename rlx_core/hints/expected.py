@@ -226,7 +226,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     ),
     "config": "options are arguments: rlx.jit(f, config={...})",
     "enable_x64": "64-bit arrays stay 64-bit: there is nothing to enable",
-    "autocast": "the precision is an argument: rlx.jit(f, precision=\"bf16\")",
+    "autocast": 'the precision is an argument: rlx.jit(f, precision="bf16")',
     "disable_jit": "call the function itself: without rlx.jit, its ops are evaluated at once",
     "local_devices": "rlx.devices()",
     "default_backend": "rlx.available_devices()",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.ir.dims import product
 from rlx_core.ir.dtypes import DType, f32, i8, i16, i32, u8
@@ -41,7 +40,7 @@ from rlx_core.passes.dequantised import (
 from rlx_core.passes.engine.base import Context, Conversion, Result
 from rlx_core.passes.engine.fusion import both_orders, refusal_of
 from rlx_core.passes.engine.sweep import sweep
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 
 NAME = "rlx.integer-products"
 
@@ -223,7 +222,8 @@ class Rewriting:
         if match is None:
             return None
         x, zero = match
-        limits, offset = np.iinfo(node.type.dtype.numpy), 0 if zero is None else int(number_of(zero).item())
+        known = None if zero is None else number_of(zero)
+        limits, offset = np.iinfo(node.type.dtype.numpy), 0 if known is None else int(known.item())
         low, high = (scalar(float(limit - offset), f32) for limit in (limits.min, limits.max))
         scaled = self.scaled.get(x)
         if scaled is None or not all(term.is_finite for term in scaled.terms):

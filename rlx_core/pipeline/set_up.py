@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from rlx_core.contributions.records import option_variables
 from rlx_core.errors import ConfigError, nearest
@@ -50,6 +50,12 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
     return plugins, sources.configuration(os.environ, options)
 
 
+@overload
+def with_precision(
+    caller: str, config: Mapping[str, Any], precision: str | None, host: PluginHost | None = None
+) -> Mapping[str, Any]: ...
+@overload
+def with_precision(caller: str, config: Config, precision: str | None, host: PluginHost | None = None) -> Config: ...
 def with_precision(caller: str, config: Config, precision: str | None, host: PluginHost | None = None) -> Config:
     """Return a configuration with another `precision.policy`; itself if `precision` is `None`.
 

@@ -202,7 +202,8 @@ def fold(
     extents = [gap * (k - 1) + 1 for k, gap in zip(cells, gaps, strict=True)]
     lo, hi = paddings("fold", padding, output_sizes, extents, [max(s, 1) for s in strides])
     whole_sizes = tuple(low + n + high for low, n, high in zip(lo, output_sizes, hi, strict=True))
-    counts = ops.Conv(stride=strides, dilation=gaps).geometry(cells).counts(whole_sizes)
+    settings: dict[str, Any] = {"stride": strides, "dilation": gaps}
+    counts = ops.Conv(**settings).geometry(cells).counts(whole_sizes)
     channels = data.shape[1] if data.ndim == 3 else 0
     if data.ndim != 3 or channels % product(cells) or data.shape[2] != product(counts):
         raise ShapeError(

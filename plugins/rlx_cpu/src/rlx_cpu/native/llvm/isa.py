@@ -169,9 +169,9 @@ def _processor() -> Iterator[str]:
 
 def _numpy_features() -> Mapping[str, bool]:
     """Return the features that NumPy reads from the processor itself, which under an emulator is another than Linux's."""
-    from numpy._core import _multiarray_umath
+    from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
-    features: Mapping[str, Any] = _multiarray_umath.__cpu_features__  # type: ignore[attr-defined]
+    features: Mapping[str, Any] = _multiarray_umath.__cpu_features__
     return {name: bool(value) for name, value in features.items()}
 
 

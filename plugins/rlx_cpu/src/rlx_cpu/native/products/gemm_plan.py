@@ -148,7 +148,7 @@ class ProductPlan:
     def pair_stride(self) -> int | None:
         """Bytes between the elements of a word of A, if the inner loop reads A in place and they are not adjacent."""
         by_column = self.product.a.by_column
-        is_spread = self.rows == "direct" and self.words.is_pair and by_column != self.words.stored.itemsize
+        is_spread = self.rows == "direct" and not self.words.is_single and by_column != self.words.stored.itemsize
         return by_column if is_spread else None
 
     @property
