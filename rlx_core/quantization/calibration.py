@@ -183,8 +183,9 @@ def calibrate(
             results = [np.asarray(each) for each in executable.run_slots(inputs)]
         except RlxError as error:
             raise error.with_fact(Fact("batch", str(count - 1), "counted from 0")) from None
+        size = len(results) // len(operands)
         for i, value in enumerate(operands):
-            each = histogram_of(results[i * RESULTS : (i + 1) * RESULTS], names[value], count - 1)
+            each = histogram_of(*results[i * size : (i + 1) * size], product=names[value], batch=count - 1)
             seen[value] = seen[value] + each if value in seen else each
     if not count:
         raise ConfigError(
@@ -207,10 +208,6 @@ def program_before_pass(graph: Graph, target: str | None, config: Config, host: 
     records = [each.record for each in plan.passes if isinstance(each.record, Pass) and each.stage != "forward"]
     place = [each.name for each in records].index(StaticInt8.name)
     return run_passes(records[:place], graph, plan.context).graph
-
-
-RESULTS: Final = 5
-"""Results of `statistics`."""
 
 
 def observing(graph: Graph, operands: Sequence[Value], *, with_counts: bool) -> Graph:
@@ -236,21 +233,28 @@ def statistics(x: Any, *, with_counts: bool) -> tuple[Any, ...]:
     exponent = rlx.bitwise_and(rlx.bitcast(rlx.maximum(-low, high), rlx.i32), np.int32(0x7F800000))
     half = rlx.maximum(rlx.bitcast(exponent, rlx.f32), np.float32(TINY))
     if not with_counts:
-        return low, high, faulty, half, rlx.zeros((BINS,), "i32")
+        return low, high, faulty, half
     places = rlx.astype(rlx.floor(flat / half * np.float32(BINS // 4)), "i32") + np.int32(BINS // 2)
     return low, high, faulty, half, rlx.ops.segment_sum(rlx.astype(rlx.ones_like(flat), "i32"), places, BINS)
 
 
-def histogram_of(results: Sequence[np.ndarray], product: str, batch: int) -> Histogram:
-    """Return the histogram that a batch has given.
+def histogram_of(
+    low: np.ndarray,
+    high: np.ndarray,
+    faulty: np.ndarray,
+    half: np.ndarray,
+    *counts: np.ndarray,
+    product: str,
+    batch: int,
+) -> Histogram:
+    """Return the histogram of `statistics`; its counts are 0 if those were not computed.
 
     Raises:
         NonFiniteError: An element is NaN or infinite.
     """
-    low, high, faulty, half, counts = results
     if faulty:
         raise NonFiniteError(
             f"calibrate: {int(faulty)} elements of the left operand of product {product} are NaN or infinite",
             Fact("batch", str(batch), "counted from 0"),
         )
-    return Histogram(float(low), float(high), 2 * float(half), counts.astype(np.int64))
+    return Histogram(float(low), float(high), 2 * float(half), sum(counts, np.zeros(BINS, np.int64)))
