@@ -102,7 +102,9 @@ class FoldedMatMul(Op):
             shape=(2, 3, 5), access=((15, 5, 1), (0, 0, 1)), results=(2,),
             steps=(RegionStep(Cast(f32), (0,)), RegionStep(multiply.op(), (2, 1)), RegionStep(Round(), (3,))),
         )  # fmt: skip
-        yield Sample("i16[2, 3, 6]", "i16[6, 5]", "f32[5]", region=scaled, acc_dtype=i32, low=-255.0, high=255.0)
+        yield Sample(
+            "i16[2, 3, 6]", "i16[6, 5]", "f32[5]", region=scaled, acc_dtype=i32, is_smooth=False, low=-255.0, high=255.0
+        )
         yield Rejected("f32[2, 4]", "f32[4, 5]", acc_dtype=i32, error=DtypeError, says="integer")
         yield Rejected("i16[2, 4]", "i16[4, 5]", error=DtypeError, says="float")
         yield Rejected("f32[2, 3]", "f32[6, 5]", axes=2, error=AxisError, says="not all")
