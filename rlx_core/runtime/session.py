@@ -49,7 +49,8 @@ class Session:
         host: PluginHost | None = None,
     ) -> None:
         self._host = host or default_host()
-        self._config = with_precision("session", dict(config or {}), precision, self._host)
+        self._given = dict(config or {})
+        self._config = with_precision("session", self._given, precision, self._host)
         self.device, self._backend, _ = find_target(self._host, device)
         self.precision = precision or set_up(self._config, self._host)[1].precision.policy
 
@@ -99,7 +100,7 @@ class Session:
 
     def __reduce__(self) -> tuple[Any, ...]:
         expect_default_host(repr(self), self._host)
-        return functools.partial(Session, self.device, config=self._config), ()
+        return functools.partial(Session, self.device, precision=self.precision, config=self._given), ()
 
     def __copy__(self) -> Session:
         return self
