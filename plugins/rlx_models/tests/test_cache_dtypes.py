@@ -71,6 +71,7 @@ def test_only_attention_and_the_update_read_the_cache(model: PretrainedModel, dt
     }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("model_type", ["gpt2", "mixtral", "deepseek_v3", "t5", "mamba", "gpt_oss", "falcon_h1"])
 def test_other_architectures_have_narrow_caches(tmp_path: Path, model_type: str) -> None:
     """gpt-oss has attention sinks, and Falcon-H1 a recurrent state next to keys and values."""
