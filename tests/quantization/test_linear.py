@@ -82,6 +82,18 @@ def test_gradients_of_values_reach_scales_and_zero_points() -> None:
     np.testing.assert_allclose(d_zero, -(scale[:, None] * g).sum(1), rtol=1e-12)
 
 
+def test_tangents_and_batches_of_values_follow_scales() -> None:
+    codes, scale, tangent = np.int8([[1, -3], [4, 0]]), np.float32([0.5, 2]), np.float32([0.1, -1])
+
+    def values(scale: Any) -> Any:
+        return dequantize_linear(codes, scale, 1, axis=1)
+
+    y, dy = rlx.jvp(values, (scale,), (tangent,))
+    assert np.array_equal(y, (codes - 1.0) * scale)
+    np.testing.assert_allclose(dy, (codes - 1.0) * tangent, rtol=1e-6)
+    assert np.array_equal(rlx.vmap(values)(np.stack([scale, tangent]))[1], values(tangent))
+
+
 def test_codes_in_the_linear_part_have_the_gradient_of_their_surrogate() -> None:
     """`straight_through` around a segment of integer ops: its value, and the gradient of x."""
 
