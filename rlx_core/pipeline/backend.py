@@ -18,6 +18,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.kernels import HOST_KERNEL, Kernel, KernelTable, matches
 from rlx_core.public import lazy_names, listed
+from rlx_core.system.locks import Lock
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Params(dict[str, Any]):
         on_device: Copies on devices, by the names of the device and of the parameter.
         on_host: Copies on the host of arrays on a device, by name.
         packed: Packed operands, by keys of the backend.
+        recomputed: Of prepared parameters: functions that compute an array of its own memory again, by its name.
         transferred: Bytes copied between the host and a device for these parameters, until a program has reported them.
     """
 
@@ -88,7 +90,35 @@ class Params(dict[str, Any]):
         self.on_device: dict[tuple[str, str], Any] = {}
         self.on_host: dict[str, np.ndarray] = {}
         self.packed: dict[Hashable, Any] = {}
+        self.recomputed: Mapping[str, Callable[[], np.ndarray]] = {}
         self.transferred = 0
+        self._read: set[str] = set()
+        self._freed: set[str] = set()
+
+    memory_lock: ClassVar[Lock] = Lock("the memory of prepared parameters")
+    """Held by whoever packs parameters that may be freed."""
+
+    def use(self, name: str) -> Any:
+        """Return an array that a program reads from now on: it is computed again if its memory was freed."""
+        if name in self.recomputed:
+            with self.memory_lock:
+                self._read.add(name)
+                self.restore(name)
+        return self[name]
+
+    def restore(self, name: str) -> None:
+        """Compute an array again if its memory was freed; the caller has the lock."""
+        if name in self._freed:
+            np.copyto(self[name], self.recomputed[name]())
+            self._freed.discard(name)
+
+    def free(self, name: str) -> None:
+        """Free the memory of an array that packed copies replace, if no program reads it; the caller has the lock."""
+        if name in self.recomputed and name not in self._read and name not in self._freed:
+            from rlx_core.ir.mapped_pages import free_owned_pages  # here, because few weights are computed
+
+            if free_owned_pages(self[name]):
+                self._freed.add(name)
 
 
 @frozen(eq=False)

@@ -200,6 +200,9 @@ def bind_params(
     prepared = params if isinstance(params, Params) else Params(params)
     transferred, prepared.transferred = prepared.transferred, 0
     if len(prepared) != len(plan.params):
+        for each in (before.prepared, prepared):
+            for name in each.recomputed:
+                each.use(name)
         # Copies of these arrays are valid here only if all parameters of this program are among them.
         prepared = Params({**before.prepared, **prepared}, prepared.immutable)
     arrays: dict[int, Any] = {}

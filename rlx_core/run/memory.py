@@ -192,7 +192,7 @@ class HostMemory(ProgramMemory):
         array = params[leaf.name]
         if not (is_used or is_read) or leaf.name in params.on_host:
             return params.on_host.get(leaf.name, array), None
-        dense = usable(array)
+        dense = usable(params.use(leaf.name))
         if dense is not array and not leaf.is_donated:
             params.on_host[leaf.name] = dense
             from rlx_core.ir.mapped_pages import free_mapped_pages  # here, because few parameters have strides

@@ -8,6 +8,8 @@ parameters are transferred; on the host with the interpreter, or compiled if it 
 
 from __future__ import annotations
 
+import mmap
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +20,7 @@ from attrs import field
 from rlx_core import ir
 from rlx_core.errors import Fact, MissingInputError
 from rlx_core.ir.dims import DimBinding
-from rlx_core.ir.graph import Graph, Param, leaf_name
+from rlx_core.ir.graph import Constant, Graph, Param, Value, leaf_name
 from rlx_core.ir.graph.program import nested_graphs
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
@@ -33,6 +35,9 @@ from rlx_core.system.records import define
 
 if TYPE_CHECKING:
     from rlx_core.ir.element_functions import ElementFunctions
+
+MIN_RECOMPUTED_NBYTES: Final = 1 << 20
+"""Bytes of prepared parameters from which those that packed copies replace are freed."""
 
 _PROGRAMS_KEPT: Final = 64
 """Maximum number of cached bindings of sizes; each has its own program and memory, and the least recently used is evicted."""
@@ -165,7 +170,10 @@ class BoundPrograms:
         self._expect_bound(checked)
         with collecting_seldom():
             lir = self.compiled.specialize(binding)
-            return lir, self._prepared(lir, checked)
+            params = self._prepared(lir, checked)
+            for name in params.recomputed:
+                params.use(name)
+            return lir, params
 
     def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, expected: Params) -> BoundProgram:
         """Return the program for sizes that were read off the inputs and the parameters `expected`."""
@@ -269,7 +277,36 @@ def prepared_on_host(lir: Lir, arrays: Mapping[str, Any], functions: ElementFunc
         return Params(arrays)
     params = {name: np.asarray(arrays[name]) for name in lir.prepare.param_types}
     values = ir.interpret.interpret(lir.prepare, {}, params, functions=functions)
-    return Params(dict(zip(lir.graph.param_types, values, strict=True)))
+    result = Params(dict(zip(lir.graph.param_types, values, strict=True)))
+    result.recomputed = _recomputed(lir.prepare, params, result, functions)
+    return result
+
+
+def _recomputed(
+    prepare: Graph, params: Mapping[str, np.ndarray], result: Params, functions: ElementFunctions | None
+) -> dict[str, Callable[[], np.ndarray]]:
+    """Return functions that compute outputs of a prepare graph again, one at a time, for those that have memory of their own."""
+    if sum(array.nbytes for array in result.values()) < MIN_RECOMPUTED_NBYTES:
+        return {}
+    # Here, because few weights are computed.
+    from rlx_core.ir.mapped_pages import owner_of
+    from rlx_core.ir.rewrite import needed_nodes, subgraph
+
+    constants = [n.op.value.array for n in prepare.nodes if isinstance(n.op, Constant)]
+    shared = Counter(id(owner_of(array)) for array in (*params.values(), *constants, *result.values()))
+
+    def again(output: Value) -> np.ndarray:
+        nodes = needed_nodes((*prepare.nodes,), [output])
+        graph = subgraph(prepare, [output], nodes)
+        return ir.interpret.interpret(graph, {}, {n: params[n] for n in graph.param_types}, functions=functions)[0]
+
+    computed: dict[str, Callable[[], np.ndarray]] = {}
+    for (name, array), output in zip(result.items(), prepare.outputs, strict=True):
+        owner = owner_of(array)
+        is_own = isinstance(owner, np.ndarray) and owner.flags.owndata and shared[id(owner)] == 1
+        if is_own and array.flags.c_contiguous and array.flags.writeable and array.nbytes >= mmap.PAGESIZE:
+            computed[name] = partial(again, output)
+    return computed
 
 
 def _bound_program(compiled: CompiledProgram, prepare: Graph, arrays: Mapping[str, Any]) -> Program:

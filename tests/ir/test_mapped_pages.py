@@ -1,15 +1,16 @@
-"""Pages of mapped files leave the memory of the process, and are read again where they are accessed."""
+"""Pages that are not needed leave the memory of the process; those of mapped files are read again where they are accessed."""
 
 from __future__ import annotations
 
 import mmap
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rlx_core.files.reading import in_memory, mapped
-from rlx_core.ir.mapped_pages import free_mapped_pages
+from rlx_core.ir.mapped_pages import free_mapped_pages, free_owned_pages, owner_of, trim_heap
 from rlx_core.run.memory import address_of
 
 NBYTES = 4 << 20
@@ -55,3 +56,23 @@ def test_pages_that_the_process_has_written_are_kept(path: Path) -> None:
     private[:] = 7
     free_mapped_pages(private)
     assert (private == 7).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages of private memory are freed on Linux")
+def test_pages_of_an_owned_array_are_freed_and_can_be_written_again() -> None:
+    array = np.full(NBYTES, 7, np.uint8)
+    assert free_owned_pages(array)
+    first = -address_of(array) % mmap.PAGESIZE
+    inside = array[first : first + (NBYTES - first) // mmap.PAGESIZE * mmap.PAGESIZE]
+    assert not inside.any()
+    assert (array[:first] == 7).all()
+    assert free_owned_pages(array[first + 1 : first + 100])
+    array[:] = 5
+    assert (array == 5).all()
+    trim_heap()
+
+
+def test_the_owner_of_a_view_is_what_has_its_memory(path: Path) -> None:
+    array = np.arange(12)
+    assert owner_of(array[::2].reshape(2, 3)) is array
+    assert not isinstance(owner_of(mapped(path)[3:]), np.ndarray)

@@ -6,7 +6,9 @@ except for the addresses of inputs and results, which each run writes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -177,9 +179,15 @@ class NativeCode(Code):
         """The packed operands of a frame's binding; each is made once for all programs that need it."""
         if not self.packs:
             return ()
+        # Others may not free the memory of computed parameters meanwhile.
+        with frame.params.prepared.memory_lock if frame.params.prepared.recomputed else nullcontext():
+            return self._packed_alone(frame)
+
+    def _packed_alone(self, frame: Frame) -> Sequence[np.ndarray]:
         from rlx_cpu.native.llvm.background import share_out  # here, because packages have their operands packed
 
-        constants, params = self.packed_constants, frame.params.prepared.packed
+        prepared = frame.params.prepared
+        constants, params = self.packed_constants, prepared.packed
         caches = [constants if each.location.buffer.kind == "constant" else params for each in self.packs]
         missing: dict[Hashable, tuple[PackedOperand, dict[Hashable, Any]]] = {}
         for each, cache in zip(self.packs, caches, strict=True):
@@ -189,6 +197,10 @@ class NativeCode(Code):
                     missing.setdefault(each.key, (each, cache))
                 else:
                     cache[each.key] = packed
+        uses = Counter(each.key[0] for each, _ in missing.values())
+        for name in uses:
+            if name in prepared.recomputed:
+                prepared.restore(name)
         # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
         # than packing into them.
         *starts, end = accumulate((each.pack.capacity for each, _ in missing.values()), initial=0)
@@ -205,11 +217,17 @@ class NativeCode(Code):
                     from rlx_core.ir.mapped_pages import free_mapped_pages  # here, because few weights are mapped
 
                     free_mapped_pages(frame.params.arrays[each.location.buffer.number])
+            elif each.pack.replaces and uses[each.key[0]] == 1:
+                prepared.free(each.key[0])
 
         jobs = [(start, *operand) for start, operand in zip(starts, missing.values(), strict=True)]
         settings = self.settings
         threads = settings.threads if end >= settings.machine.serial_pack_nbytes else 1
         share_out(lambda job: pack_one(*job), jobs, threads)
+        if end >= settings.machine.serial_pack_nbytes:
+            from rlx_core.ir.mapped_pages import trim_heap  # here, because most programs have few weights
+
+            trim_heap()
         return [cache[each.key] for each, cache in zip(self.packs, caches, strict=True)]
 
     def _shared_key(self, frame: Frame, operand: PackedOperand) -> Hashable:
