@@ -39,8 +39,8 @@ class QuantizedArray(EncodedArray):
         scheme: How values follow from them.
 
     Raises:
-        ShapeError: A field of the scheme is missing, or is none of the scheme's; in `dequantize`, fields have other numbers of
-            blocks.
+        ShapeError: A field of the scheme is missing, or a field is not of the scheme; in `dequantize`, fields have different
+            numbers of blocks.
     """
 
     fields: Mapping[str, Any] = field(converter=read_only)
