@@ -156,6 +156,14 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a type of elements": (file_bytes(keys=[key("k", 9, U32.pack(77) + U64.pack(1) + bytes(9))]), "the type 77"),
     "a boolean": (file_bytes(keys=[key("k", 7, b"\2")]), "a boolean of 2"),
     "a key of other bytes": (file_bytes(keys=[U64.pack(1) + b"\xff" + U32.pack(0) + b"\0"]), "is not UTF-8"),
+    "a text of a list": (
+        file_bytes(keys=[key("k", 9, U32.pack(8) + U64.pack(2) + U64.pack(1) + b"a" + U64.pack(1) + b"\xff")]),
+        "'k' is not UTF-8",
+    ),
+    "a long text of a list": (
+        file_bytes(keys=[key("k", 9, U32.pack(8) + U64.pack(2) + U64.pack(1) + b"a" + U64.pack(2**63))]),
+        "'k' has 9223372036854775808 bytes",
+    ),
     "a long array": (file_bytes(keys=[key("k", 9, U32.pack(12) + U64.pack(2**61))]), "elements of 'k' are"),
     "deep arrays": (file_bytes(keys=[key("k", 9, (U32.pack(9) + U64.pack(1)) * 500)]), "more than 8 arrays within"),
     "an alignment of 0": (file_bytes(keys=[key("general.alignment", 4, U32.pack(0))]), "alignment` is 0, not"),

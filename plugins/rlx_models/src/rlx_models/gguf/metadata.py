@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -95,6 +96,26 @@ class HeaderCursor:
         except UnicodeDecodeError as error:
             raise self.fault(f"{what} is not UTF-8 ({error.reason})", begin + self.size_nbytes + error.start) from None
 
+    def texts(self, count: int, what: str) -> list[str]:
+        """Return the next texts.
+
+        Raises:
+            FormatError: As for `text`.
+        """
+        data, size, position = memoryview(self.data), U32 if self.is_narrow else U64, self.position
+        result: list[str] = []
+        # Vocabularies have 10⁵ texts, and a call of `text` for each takes several times as long. The first fault ends the loop.
+        with suppress(UnicodeDecodeError, struct.error):
+            while len(result) < count:
+                begin = position + size.size
+                end = begin + size.unpack_from(data, position)[0]
+                if end > data.nbytes:
+                    break
+                result.append(str(data[begin:end], "utf-8"))
+                position = end
+        self.position = position
+        return result + [self.text(what) for _ in range(count - len(result))]
+
     def value(self, type_id: int, what: str, depth: int = 0) -> Any:
         """Return the next value of metadata: a number, a text, an array of numbers, or a list.
 
@@ -127,7 +148,10 @@ class HeaderCursor:
             itemsize = NUMBERS[type_id].itemsize if type_id in NUMBERS else 1
             return self._numbers(type_id, self.count(f"elements of {what}", itemsize), what)
         smallest = self.size_nbytes + (4 if type_id == ARRAY else 0)
-        return [self.value(type_id, what, depth) for _ in range(self.count(f"elements of {what}", smallest))]
+        count = self.count(f"elements of {what}", smallest)
+        if type_id == STRING:
+            return self.texts(count, what)
+        return [self.value(type_id, what, depth) for _ in range(count)]
 
 
 def read_metadata(cursor: HeaderCursor, count: int) -> dict[str, Any]:
