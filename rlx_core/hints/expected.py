@@ -225,6 +225,7 @@ ELSEWHERE: Final[dict[str, str]] = {
         "rlx.quantization.fake_quantize(x), or learned_scale_quantize of the same module",
     ),
     "config": "options are arguments: rlx.jit(f, config={...})",
+    "quantized_attention": "rlx.nn.attention has key_scales= and value_scales=",
     "enable_x64": "64-bit arrays stay 64-bit: there is nothing to enable",
     "autocast": 'the precision is an argument: rlx.jit(f, precision="bf16")',
     "disable_jit": "call the function itself: without rlx.jit, its ops are evaluated at once",
@@ -301,7 +302,7 @@ ELSEWHERE: Final[dict[str, str]] = {
 }
 """A name → an alternative, for names without an equivalent function."""
 
-INTERNAL: Final = ("fused_", "folded_", "_backward", "_block", "elementwise_region", "pool_positions")
+INTERNAL: Final = ("fused_", "folded_", "_backward", "_block", "block_scaled_", "elementwise_region", "pool_positions")
 """Parts of the names of ops that only passes and derivatives create."""
 
 _EQUIVALENTS = {name: equivalent for equivalent, names in RENAMED.items() for name in names.split()}
