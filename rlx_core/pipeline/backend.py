@@ -78,7 +78,7 @@ class Params(dict[str, Any]):
         on_device: Copies on devices, by the names of the device and of the parameter.
         on_host: Copies on the host of arrays on a device, by name.
         packed: Packed operands, by keys of the backend.
-        recomputed: Of prepared parameters: functions that compute an array of its own memory again, by its name.
+        recomputed: Of prepared parameters: by name, functions that compute an array again, in new memory.
         transferred: Bytes copied between the host and a device for these parameters, until a program has reported them.
     """
 
@@ -96,7 +96,7 @@ class Params(dict[str, Any]):
         self._freed: set[str] = set()
 
     memory_lock: ClassVar[Lock] = Lock("the memory of prepared parameters")
-    """Held by whoever packs parameters that may be freed."""
+    """The lock for packing parameters that may be freed."""
 
     def use(self, name: str) -> Any:
         """Return an array that a program reads from now on: it is computed again if its memory was freed."""

@@ -272,7 +272,7 @@ class Configuration(Plain):
 
     @property
     def included(self) -> dict[str, Entry]:
-        """The passes that run as well, by the key path that includes each: those of `include`, and that of the precision."""
+        """The additional passes by key path: the entries of `include`, and `mixed-precision` if a precision is set."""
         result = {f"include[{i}]": entry for i, entry in enumerate(self.include)}
         if self.precision.policy != "f32":
             options = {"dtype": self.precision.policy, "force": self.precision.force, "keep": self.precision.keep}

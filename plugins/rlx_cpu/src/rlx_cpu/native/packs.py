@@ -63,7 +63,7 @@ def quads(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
 
 
 def corrected_quads(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
-    """`quads` after a row of i32: −128 times the sum of each column of i8, or 128 times that of u8, modulo 2^32.
+    """`quads` after a row of i32: the sum of each column times −128 (i8) or 128 (u8), modulo 2^32.
 
     Args:
         matrix: As for `panels`; the other arguments too.

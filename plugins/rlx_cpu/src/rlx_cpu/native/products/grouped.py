@@ -118,7 +118,7 @@ class Grouped:
         rows: The number of rows.
         k: Rows of the weight of an expert.
         indexing: The experts as indices.
-        index_stride: Bytes from the expert of a row to that of the next.
+        index_stride: Bytes between the experts of two rows.
     """
 
     layout: Layout

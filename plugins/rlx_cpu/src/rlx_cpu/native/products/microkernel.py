@@ -54,7 +54,7 @@ class Right:
         is_masked: Whether it ends where the result does, and is not padded with zeros.
         makes_words: Whether its elements become words when they are loaded.
         is_packed: Whether the elements of a word are neighbours.
-        has_head: Whether the words of the first k are after those that sums begin with.
+        has_head: Whether a panel begins with the initial words of the sums.
     """
 
     stride: int
