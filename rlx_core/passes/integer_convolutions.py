@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from attrs import evolve
 
 from rlx_core.ir.dims import product
 from rlx_core.ir.dtypes import DType, f32, i8, i16, i32, u8
@@ -40,7 +41,7 @@ from rlx_core.passes.dequantised import (
 from rlx_core.passes.engine.base import Context, Conversion, Result
 from rlx_core.passes.engine.fusion import both_orders, refusal_of
 from rlx_core.passes.engine.sweep import sweep
-from rlx_core.system.records import evolve, frozen
+from rlx_core.system.records import frozen
 
 NAME = "rlx.integer-products"
 
@@ -195,6 +196,7 @@ class Rewriting:
         """Return a convolution of codes."""
         image, kernel = (self.read.get(unreshaped(v)) or scaled_codes(unreshaped(v)) for v in (x, w))
         assert image is not None and kernel is not None, "they are copies of those that were matched"  # noqa: PT018
+        assert isinstance(node.op, Conv), "convolutions were matched"
         sums = evolve(node.op, acc_dtype=i32)(self.difference(image), self.difference(kernel))
         by_result = (-1, *(1,) * (w.ndim - 2))
         left, right = number_of(image.scale), number_of(kernel.scale)
@@ -222,8 +224,8 @@ class Rewriting:
         if match is None:
             return None
         x, zero = match
-        known = None if zero is None else number_of(zero)
-        limits, offset = np.iinfo(node.type.dtype.numpy), 0 if known is None else int(known.item())
+        limits, number = np.iinfo(node.type.dtype.numpy), None if zero is None else number_of(zero)
+        offset = 0 if number is None else int(number.item())
         low, high = (scalar(float(limit - offset), f32) for limit in (limits.min, limits.max))
         scaled = self.scaled.get(x)
         if scaled is None or not all(term.is_finite for term in scaled.terms):
