@@ -96,7 +96,7 @@ class Params(dict[str, Any]):
         self._freed: set[str] = set()
 
     memory_lock: ClassVar[Lock] = Lock("the memory of prepared parameters")
-    """Held by whoever packs parameters that may be freed."""
+    """Acquired to pack parameters that may be freed."""
 
     def use(self, name: str) -> Any:
         """Return an array that a program reads from now on: it is computed again if its memory was freed."""
