@@ -78,7 +78,7 @@ class Params(dict[str, Any]):
         on_device: Copies on devices, by the names of the device and of the parameter.
         on_host: Copies on the host of arrays on a device, by name.
         packed: Packed operands, by keys of the backend.
-        recomputed: Of prepared parameters: by name, functions that compute an array again, in new memory.
+        recomputed: Of prepared parameters: functions that compute an array of its own memory again, by its name.
         transferred: Bytes copied between the host and a device for these parameters, until a program has reported them.
     """
 
@@ -96,7 +96,7 @@ class Params(dict[str, Any]):
         self._freed: set[str] = set()
 
     memory_lock: ClassVar[Lock] = Lock("the memory of prepared parameters")
-    """The lock for packing parameters that may be freed."""
+    """Acquired to pack parameters that may be freed."""
 
     def use(self, name: str) -> Any:
         """Return an array that a program reads from now on: it is computed again if its memory was freed."""
@@ -138,8 +138,8 @@ class Target:
         adopt: Converts a row of another plugin for this target: to itself, another row, or `None` if it is unusable. Without it
             no such row is on the best of several tiers, which the target's own compiler generates.
         device: The device whose memory its programs work in; `None` is the host's.
-        fast_products: Narrower dtypes whose products take less time than those of f32 of the same sizes: integers with sums in
-            i32, f16 and bf16 with sums in f32. Passes that narrow products convert only to these.
+        fast_products: Dtypes of integers whose products, with sums in i32, take less time than those of f32 of the same sizes;
+            passes that narrow products convert only to these.
         element_functions: The functions of its code for element-wise ops, with which eager calls and constant folding compute the
             same bits as its programs; without them they use the NumPy references.
         allow_host: Ops, or patterns, that may run on the host if they have no kernel; set by the configuration.
