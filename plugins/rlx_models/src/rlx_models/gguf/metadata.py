@@ -102,7 +102,7 @@ class HeaderCursor:
         Raises:
             FormatError: As for `text`.
         """
-        data, size, position = memoryview(self.data), U32 if self.is_narrow else U64, self.position
+        data, size, position = self.data.data, U32 if self.is_narrow else U64, self.position
         result: list[str] = []
         # Vocabularies have 10⁵ texts, and a call of `text` for each takes several times as long. The first fault ends the loop.
         with suppress(UnicodeDecodeError, struct.error):

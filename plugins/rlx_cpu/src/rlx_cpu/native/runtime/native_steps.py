@@ -59,6 +59,11 @@ class PackedOperand:
     type: TensorType
     key: tuple[Hashable, ...]
 
+    @property
+    def name(self) -> str | None:
+        """The parameter's name; `None` for a constant."""
+        return self.key[0] if isinstance(self.key[0], str) else None
+
 
 @define(eq=False)
 class Table:
@@ -197,7 +202,7 @@ class NativeCode(Code):
                     missing.setdefault(each.key, (each, cache))
                 else:
                     cache[each.key] = packed
-        uses = Counter(each.key[0] for each, _ in missing.values())
+        uses = Counter(each.name for each, _ in missing.values() if each.name is not None)
         for name in uses:
             if name in prepared.recomputed:
                 prepared.restore(name)
@@ -217,8 +222,8 @@ class NativeCode(Code):
                     from rlx_core.ir.mapped_pages import free_mapped_pages  # here, because few weights are mapped
 
                     free_mapped_pages(frame.params.arrays[each.location.buffer.number])
-            elif each.pack.replaces and uses[each.key[0]] == 1:
-                prepared.free(each.key[0])
+            elif each.pack.replaces and each.name is not None and uses[each.name] == 1:
+                prepared.free(each.name)
 
         jobs = [(start, *operand) for start, operand in zip(starts, missing.values(), strict=True)]
         settings = self.settings
