@@ -15,7 +15,6 @@ from attrs.validators import ge
 
 from rlx_core.ir.dtypes import f32, i8, i32
 from rlx_core.ir.graph import Graph, Node, Param, Value, probe
-from rlx_core.ir.rewrite import rebuild
 from rlx_core.ops.arithmetic import maximum
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.fused import FusedMatMulBiasAct, activated
@@ -25,6 +24,7 @@ from rlx_core.ops.piecewise import round as rounded
 from rlx_core.ops.reduction import Max, Min
 from rlx_core.passes.engine.base import LOWERED, Context, Conversion, Pass, Result, define_pass, each_graph, field
 from rlx_core.passes.engine.bound_values import bound_nodes, leaves_of
+from rlx_core.passes.engine.conversions import converted
 from rlx_core.passes.engine.fusion import refusal_of
 from rlx_core.system.records import frozen
 
@@ -77,15 +77,7 @@ class Quantisation:
         """The graph with converted products, and an entry for every product of floats."""
         reasons = {n: self.reason_against(n) for n in self.graph.nodes if is_product(n)}
         entries = [entry_of(node, reason) for node, reason in reasons.items()]
-        converted = {n for n, reason in reasons.items() if reason is None}
-        if not converted:
-            return Result(self.graph, self.graph.identity, conversions=entries)
-
-        def replace(node: Node, operands: tuple[Value | None, ...]) -> Value | None:
-            return quantised(node, *(v for v in operands if v is not None)) if node in converted else None
-
-        graph, values = rebuild(self.graph, replace, by=self.options.name)
-        return Result(graph, values, {"converted": len(converted)}, conversions=entries)
+        return converted(self.graph, self.options.name, reasons, entries, quantised)
 
     def reason_against(self, node: Node) -> str | None:
         """Return why a product is kept; see `reason_to_keep`."""

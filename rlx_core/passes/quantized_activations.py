@@ -17,7 +17,6 @@ from attrs.validators import ge
 
 from rlx_core.ir.dtypes import f16, f32, i8, u8
 from rlx_core.ir.graph import Constant, Graph, Node, Param, Value, probe
-from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.arithmetic import add, multiply, subtract
 from rlx_core.ops.bitwise import bitwise_and, bitwise_left_shift, bitwise_or, bitwise_right_shift
@@ -31,6 +30,7 @@ from rlx_core.ops.structural import Reshape, Transpose
 from rlx_core.passes.dynamic_int8 import codes as codes_of_rows
 from rlx_core.passes.engine.base import LOWERED, Context, Conversion, Pass, Result, define_pass, each_graph, field
 from rlx_core.passes.engine.bound_values import bound_nodes, leaves_of
+from rlx_core.passes.engine.conversions import converted
 from rlx_core.passes.engine.fusion import both_orders, refusal_of
 from rlx_core.system.records import frozen
 
@@ -140,15 +140,7 @@ class ActivationQuantization:
         """The graph with converted products, and an entry for every product of floats by a matrix."""
         reasons = {n: self.reason_against(n) for n in self.graph.nodes if is_product(n)}
         entries = [entry_of(node, reason) for node, reason in reasons.items()]
-        converted = {n for n, reason in reasons.items() if reason is None}
-        if not converted:
-            return Result(self.graph, self.graph.identity, conversions=entries)
-
-        def replace(node: Node, operands: tuple[Value | None, ...]) -> Value | None:
-            return self.converted(node, *(v for v in operands if v is not None)) if node in converted else None
-
-        graph, values = rebuild(self.graph, replace, by=self.options.name)
-        return Result(graph, values, {"converted": len(converted)}, conversions=entries)
+        return converted(self.graph, self.options.name, reasons, entries, self.product_of_codes)
 
     def reason_against(self, node: Node) -> str | None:
         """Return why a product is kept, as "its .." or "the ..": a clause; `None` if it is converted."""
@@ -167,7 +159,7 @@ class ActivationQuantization:
         refusal = refusal_of(self.context, probe(form.op, (x.type.with_dtype(i8), scales, *form.types(n, k))))
         return None if refusal is None else refusal.reason
 
-    def converted(self, node: Node, x: Value, weight: Value, *bias: Value) -> Value:
+    def product_of_codes(self, node: Node, x: Value, weight: Value, *bias: Value) -> Value:
         """Return the result of a product by a weight of blocks from codes of its operands."""
         form, (k, n) = block_form(weight), weight.type.static_shape
         assert form is not None, "it is a copy of one that was matched"

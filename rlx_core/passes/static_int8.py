@@ -20,7 +20,6 @@ from attrs.validators import ge
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.ir.dtypes import f32, i8, i32
 from rlx_core.ir.graph import Graph, Node, Value, probe
-from rlx_core.ir.rewrite import rebuild
 from rlx_core.ops.activation import relu
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.fused import FusedMatMulBiasAct, activated
@@ -34,6 +33,7 @@ from rlx_core.passes.dynamic_int8 import SMALL_TERMS, entry_of, is_product, labe
 from rlx_core.passes.dynamic_int8 import codes as codes_of_columns
 from rlx_core.passes.engine.base import LOWERED, Context, Conversion, Pass, Result, define_pass, field
 from rlx_core.passes.engine.bound_values import bound_nodes
+from rlx_core.passes.engine.conversions import converted
 from rlx_core.passes.engine.fusion import refusal_of
 from rlx_core.system.records import frozen
 
@@ -169,15 +169,7 @@ class StaticQuantisation:
         reasons = {n: self.reason_against(n) for n in products}
         entries = [self.entry(n, reasons[n]) for n in products]
         entries += [entry_of(n, OF_BODY, StaticInt8.name) for n in products_in_bodies(self.graph)]
-        converted = {n for n, reason in reasons.items() if reason is None}
-        if not converted:
-            return Result(self.graph, self.graph.identity, conversions=entries)
-
-        def replace(node: Node, operands: tuple[Value | None, ...]) -> Value | None:
-            return self.converted(node, *(v for v in operands if v is not None)) if node in converted else None
-
-        graph, values = rebuild(self.graph, replace, by=self.options.name)
-        return Result(graph, values, {"converted": len(converted)}, conversions=entries)
+        return converted(self.graph, self.options.name, reasons, entries, self.product_of_codes)
 
     def reason_against(self, node: Node) -> str | None:
         options = self.options
@@ -195,7 +187,7 @@ class StaticQuantisation:
         )
         return entry_of(node, reason, StaticInt8.name, **details)
 
-    def converted(self, node: Node, x: Value, weight: Value, *bias: Value) -> Value:
+    def product_of_codes(self, node: Node, x: Value, weight: Value, *bias: Value) -> Value:
         """Return the result of a product from codes of its operands."""
         known = self.ranges[node]
         q, t = codes_of_columns(weight, axis=0)
