@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rlx_core.errors import KernelBuildError
-from rlx_cpu.native.llvm.elf import Object, Relocation, read_object
+from rlx_cpu.native.llvm.elf import Object, Relocation, exported, read_object
 from rlx_cpu.packaged.image import PAGE, Image
 
 _X86_64, _AARCH64 = 62, 183
@@ -27,7 +27,10 @@ def linked(objects: Sequence[bytes]) -> Image:
         raise KernelBuildError(f"package: no code is linked for architecture {machine} of ELF")
     code = bytearray()
     starts = [_placed(each, code) for each in read]
-    exports = _exports(read, starts)
+    try:
+        exports = exported(read, starts)
+    except ValueError as error:
+        raise KernelBuildError(f"package: {error}") from None
     undefined = {symbol.name for each in read for symbol in each.symbols if symbol.section is None and symbol.is_shared}
     imports = tuple(sorted(undefined - exports.keys()))
     stubs = _aligned(len(code), 16)
@@ -59,18 +62,6 @@ def _placed(read: Object, code: bytearray) -> dict[int, int]:
         starts[number] = _aligned(len(code), max(64, section.alignment))
         code += bytes(starts[number] - len(code)) + section.data
     return starts
-
-
-def _exports(read: Sequence[Object], starts: Sequence[Mapping[int, int]]) -> dict[str, int]:
-    exports: dict[str, int] = {}
-    for each, places in zip(read, starts, strict=True):
-        for symbol in each.symbols:
-            if not symbol.is_shared or symbol.section is None:
-                continue
-            if symbol.name in exports and not symbol.may_repeat:
-                raise KernelBuildError(f"package: two functions are called {symbol.name}")
-            exports.setdefault(symbol.name, places[symbol.section] + symbol.value)
-    return exports
 
 
 def _write_stub(code: bytearray, machine: int, position: int, word: int) -> None:

@@ -7,6 +7,7 @@ Source:
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rlx_core.errors import KernelBuildError
@@ -114,6 +115,26 @@ def read_object(data: bytes, *, has_unwind: bool = False) -> Object:
         for offset, which, addend in _RELOCATION.iter_unpack(data[start : start + size])
     )
     return Object(machine, sections, symbols, relocations)
+
+
+def exported(objects: Sequence[Object], starts: Sequence[Mapping[int, int]]) -> dict[str, int]:
+    """Return where the shared functions of objects lie, by name.
+
+    Args:
+        starts: For each object, where its sections begin, by number.
+
+    Raises:
+        ValueError: Two functions have one name.
+    """
+    result: dict[str, int] = {}
+    for each, places in zip(objects, starts, strict=True):
+        for symbol in each.symbols:
+            if not symbol.is_shared or symbol.section is None:
+                continue
+            if symbol.name in result and not symbol.may_repeat:
+                raise ValueError(f"two functions are called {symbol.name}")
+            result.setdefault(symbol.name, places[symbol.section] + symbol.value)
+    return result
 
 
 def _bytes_of(data: bytes, header: tuple[int, ...]) -> bytes:

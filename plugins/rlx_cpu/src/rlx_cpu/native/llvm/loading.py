@@ -18,7 +18,7 @@ from typing import Final
 
 from rlx_core.errors import Fact, KernelBuildError, OutOfMemoryError
 from rlx_cpu.native.llvm.c_library import known_symbols
-from rlx_cpu.native.llvm.elf import UNWIND, Object, Relocation, read_object
+from rlx_cpu.native.llvm.elf import UNWIND, Object, Relocation, exported, read_object
 
 _X86_64: Final = 62
 _ADDRESS, _DISTANCE = 1, 24
@@ -149,7 +149,7 @@ def linked(objects: Sequence[bytes]) -> LoadedCode | None:
             return None
         starts, size = _starts(read)
         memory = _memory(size)
-        exports = _exports(read, starts, memory.start)
+        exports = {name: memory.start + offset for name, offset in exported(read, starts).items()}
         for each, places in zip(read, starts, strict=True):
             for number, section in each.sections.items():
                 memory.bytes[places[number] : places[number] + len(section.data)] = section.data
@@ -197,18 +197,6 @@ def _memory(nbytes: int) -> CodeMemory:
         return CodeMemory(nbytes)
     except OSError as error:
         raise OutOfMemoryError("cpu: no memory is left for code", Fact("needed", f"{nbytes} bytes")) from error
-
-
-def _exports(read: Sequence[Object], starts: Sequence[Mapping[int, int]], start: int) -> dict[str, int]:
-    exports: dict[str, int] = {}
-    for each, places in zip(read, starts, strict=True):
-        for symbol in each.symbols:
-            if not symbol.is_shared or symbol.section is None:
-                continue
-            if symbol.name in exports and not symbol.may_repeat:
-                raise ValueError(f"two functions are called {symbol.name}")
-            exports.setdefault(symbol.name, start + places[symbol.section] + symbol.value)
-    return exports
 
 
 def _fill(
