@@ -33,6 +33,7 @@ BOUNDED = {
         "rlx_core/ops/host/effects.py": "without_effects",
         "rlx_core/passes/engine/base.py": "each_graph each_graph.change",
         "rlx_core/passes/lower_hir.py": "blocks_in",
+        "rlx_core/passes/static_int8.py": "products_in_bodies",
         "rlx_core/pipeline/compile.py": "domains_of",
         "rlx_core/pipeline/legalize.py": "one_round legal_bodies legal_bodies.change survey",
         "rlx_core/pipeline/planning/planner.py": "_draft _step _nested",
@@ -111,6 +112,8 @@ BOUNDED = {
         "rlx_core/passes/recognise/attention_hiding.py": "magnitude",
         "rlx_core/passes/recognise/chains.py": "factors_of",
         "rlx_core/passes/joined_slices.py": "Joining.join Joining.of_chains",
+        "rlx_core/passes/quantized_activations.py": "largest",
+        "rlx_core/passes/static_int8.py": "StaticQuantisation.codes StaticQuantisation.moved_codes",
         "rlx_core/pipeline/planning/alias.py": "Views.fit Views._reads",
     },
     "records of a plan inside one another, which no program makes deeper": {

@@ -279,13 +279,15 @@ class Narrowing:
 
     def narrowed(self, value: Value) -> Value:
         """Return a value of the new graph in the narrow dtype: each is cast once, and before it is transposed."""
+        moved: list[Value] = []
+        while value not in self.narrow and isinstance(value.node.op, Reshape | Transpose):
+            moved.append(value)
+            (value,) = value.node.present()
         if value not in self.narrow:
-            node = value.node
-            if isinstance(node.op, Reshape | Transpose):
-                (source,) = node.present()
-                self.narrow[value] = node.op(self.narrowed(source))
-            else:
-                self.narrow[value] = cast(value, to=self.dtype)
+            self.narrow[value] = cast(value, to=self.dtype)
+        for each in reversed(moved):
+            self.narrow[each] = each.node.op(self.narrow[value])
+            value = each
         return self.narrow[value]
 
     def widened(self, value: Value) -> Value:

@@ -34,6 +34,9 @@ from rlx_core.passes.engine.conversions import converted
 from rlx_core.passes.engine.fusion import both_orders, refusal_of
 from rlx_core.system.records import frozen
 
+MOST_BITS_OPS = 16
+"""Operations in a row by which codes of a scheme are made from bytes, at most: K-quants have nine."""
+
 SMALL_COLUMNS = 64
 """Columns of a weight below which a product is kept by default: rounding its rows takes as long as it saves."""
 
@@ -271,12 +274,14 @@ def number_of(value: Value) -> float | None:
     return op.value.array.item() if isinstance(op, Constant) and op.value.array.size == 1 else None
 
 
-def largest(value: Value) -> int:
-    """Return an upper bound of integers without sign, from the operations on bits that compute them."""
+def largest(value: Value, depth: int = MOST_BITS_OPS) -> int:
+    """Return an upper bound of integers without sign, from the operations on bits that compute them, up to `depth` in a row."""
     op, limit = value.node.op, int(np.iinfo(value.dtype.numpy).max)
     if isinstance(op, Constant):
         return int(op.value.array.max(initial=0))
-    bounds = [largest(v) for v in value.node.present() if v.dtype is value.dtype] if isinstance(op, BITS) else []
+    if not depth or not isinstance(op, BITS):
+        return limit
+    bounds = [largest(v, depth - 1) for v in value.node.present() if v.dtype is value.dtype]
     if isinstance(op, bitwise_and.op):
         return min(bounds)
     if isinstance(op, bitwise_or.op):

@@ -46,6 +46,9 @@ LOWEST = -128
 MAX_TERMS = (2**31 - 1) // (STEPS * 127)
 """Terms of a sum of products of codes less zero points that i32 holds exactly: 66,311."""
 
+MOST_MOVES = 64
+"""Ops in a row that move codes instead of f32, at most."""
+
 PERMUTING = (Reshape, Transpose, Concat, MaxPool)
 """Ops that give the same result before and after a monotone function of each element, such as rounding to codes."""
 
@@ -197,20 +200,21 @@ class StaticQuantisation:
         y = cast(sums, to=f32) * (t * np.float32(known.scale))
         return activated(y + bias[0], node.op.activation) if isinstance(node.op, FusedMatMulBiasAct) else y
 
-    def codes(self, old: Value, new: Value, known: OperandRange) -> Value:
+    def codes(self, old: Value, new: Value, known: OperandRange, depth: int = MOST_MOVES) -> Value:
         """Return the codes of a value, computed before the ops that only move its elements, if nothing else reads their results.
 
         Args:
             old, new: The value in the given graph, and its copy.
             known: Its range.
+            depth: The most ops in a row.
         """
         key = new, known
         if key not in self.rounded:
-            moved = self.moved_codes(old, new, known)
+            moved = self.moved_codes(old, new, known, depth - 1) if depth else None
             self.rounded[key] = codes_of(new, known) if moved is None else moved
         return self.rounded[key]
 
-    def moved_codes(self, old: Value, new: Value, known: OperandRange) -> Value | None:
+    def moved_codes(self, old: Value, new: Value, known: OperandRange, depth: int) -> Value | None:
         """Return the codes of a value from those of the values that it is computed from, or `None` where that is not possible."""
         op = new.node.op
         if len(self.graph.uses[old]) != 1 or any(old is each for each in self.graph.outputs):
@@ -222,7 +226,7 @@ class StaticQuantisation:
         operands = list(new.node.present())
         if refusal_of(self.context, probe(op, [v.type.with_dtype(i8) for v in operands])) is not None:
             return None
-        return op(*(self.codes(*pair, known) for pair in zip(old.node.present(), operands, strict=True)))
+        return op(*(self.codes(*pair, known, depth) for pair in zip(old.node.present(), operands, strict=True)))
 
 
 OF_BODY = "it is in the body of a loop or a branch, where activations are not measured"
