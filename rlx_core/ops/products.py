@@ -14,6 +14,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.protocols import EncodedArray
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
+from rlx_core.ops.arguments import flag
 from rlx_core.ops.array_shapes import matrix_transpose
 from rlx_core.ops.conversion import as_dtype, bilinear_jvp
 from rlx_core.ops.creation import dim_value, iota
@@ -167,5 +168,6 @@ def grouped_matmul(
     >>> rlx.grouped_matmul(np.float32([[1], [1], [2]]), np.float32([[[3]], [[5]]]), np.int32([1, 0, 1])).tolist()
     [[5.0], [3.0], [10.0]]
     """
+    transposed = flag("grouped_matmul: is_transposed", is_transposed)
     weights = w.dequantize() if isinstance(w, EncodedArray) else w
-    return cast("Array", grouped_mat_mul(x, matrix_transpose(weights) if is_transposed else weights, idx, name=name))
+    return cast("Array", grouped_mat_mul(x, matrix_transpose(weights) if transposed else weights, idx, name=name))

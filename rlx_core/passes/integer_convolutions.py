@@ -62,6 +62,8 @@ def with_integer_convolutions(graph: Graph, context: Context) -> Result:
         return Result(graph, graph.identity, conversions=entries)
     walk = Rewriting({n: factors[n] for n in converted})
     rebuilt, values = rebuild(graph, walk.replace, by=NAME)
+    if not walk.is_changed:
+        return Result(graph, graph.identity, conversions=entries)
     return Result(rebuilt, values, {"converted": len(converted)}, conversions=entries).then(sweep(rebuilt))
 
 
@@ -159,6 +161,7 @@ class Rewriting:
         differences: Codes and their zero point → the difference, in i16.
         read: Values of the new graph that are computed from differences, as codes.
         scaled: Values of the new graph that are scaled sums.
+        is_changed: Whether a node has another value.
     """
 
     def __init__(self, convolutions: dict[Node, tuple[Dequantised, Dequantised]]) -> None:
@@ -167,10 +170,16 @@ class Rewriting:
         self.differences: dict[tuple[Value, object], Value] = {}
         self.read: dict[Value, Dequantised] = {}
         self.scaled: dict[Value, ScaledSum] = {}
+        self.is_changed = False
 
     def replace(self, node: Node, operands: tuple[Value | None, ...]) -> Value | None:
         """Return the new value of a node; `None` for a copy."""
-        values = [v for v in operands if v is not None]
+        value = self.replacement(node, [v for v in operands if v is not None])
+        self.is_changed |= value is not None
+        return value
+
+    def replacement(self, node: Node, values: Sequence[Value]) -> Value | None:
+        """Return the same from the operands that are not `None`."""
         if node in self.convolutions:
             return self.kept(ScaledSum((self.convolved(node, *values),)))
         if isinstance(node.op, Reshape) and values[0].shape == node.type.shape:

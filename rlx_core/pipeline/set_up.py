@@ -67,9 +67,10 @@ def with_precision(caller: str, config: Config, precision: str | None, host: Plu
     """
     if precision is None:
         return config
-    if precision not in PRECISIONS:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
         raise ConfigError(
-            f"{caller}: precision {precision!r} is none of {', '.join(PRECISIONS)}", hint=nearest(precision, PRECISIONS)
+            f"{caller}: precision {precision!r:.40} is none of {', '.join(PRECISIONS)}",
+            hint=nearest(precision, PRECISIONS) if isinstance(precision, str) else None,
         )
     if config is None or isinstance(config, Mapping):
         table = dict(config or {})

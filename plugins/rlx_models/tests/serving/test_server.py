@@ -519,7 +519,7 @@ def test_1000_requests_at_once_are_answered_or_refused(model: PretrainedModel) -
 
             await asyncio.gather(*(one(number) for number in range(1000)))
             assert len(statuses) == 900
-            assert statuses.count(200) >= 64
+            assert statuses.count(200) >= 58  # the queue takes 64 or more at once, of which clients abandon each tenth
             assert statuses.count(200) + statuses.count(429) == 900
             await server.idle()
 

@@ -110,10 +110,10 @@ def warpgroup_product_rows(table: DeviceTable, language: GpuLanguage) -> None:
 
 
 def product_type(types: Sequence[TensorType | None], acc_dtype: DType | None = None) -> TensorType:
-    """The type of the product of the first two operands, of floats with sums of a dtype."""
+    """The type of the product of the first two operands, with sums of a dtype."""
     x, w = types[:2]
     assert x is not None and w is not None, "a product has two operands"  # noqa: PT018
-    return MatMul(acc_dtype=acc_dtype if x.dtype.is_float else None).infer(x, w)
+    return MatMul(acc_dtype=acc_dtype).infer(x, w)
 
 
 def plain(layout: Layout) -> tuple[Kernel, int]:
