@@ -27,6 +27,12 @@ SPEC = rlx.spec("f32[n, 64]")
 RNG = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """The numbers of a test do not depend on the tests before it."""
+    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 def numbers(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 

@@ -17,6 +17,12 @@ def histogram(values: np.ndarray) -> Histogram:
     return Histogram(low, high, bound, np.histogram(values, BINS, (-bound, bound))[0])
 
 
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """The numbers of a test do not depend on the tests before it."""
+    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 def test_the_sum_of_histograms_is_that_of_all_values() -> None:
     small, large = RNG.standard_normal(1000) / 50, RNG.standard_normal(700) * 9
     one, other = histogram(small), histogram(large)
