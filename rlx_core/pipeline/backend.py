@@ -78,7 +78,7 @@ class Params(dict[str, Any]):
         on_device: Copies on devices, by the names of the device and of the parameter.
         on_host: Copies on the host of arrays on a device, by name.
         packed: Packed operands, by keys of the backend.
-        recomputed: Of prepared parameters: functions that compute an array of its own memory again, by its name.
+        recomputed: Of prepared parameters: by name, functions that compute an array again, if its memory is its own.
         transferred: Bytes copied between the host and a device for these parameters, until a program has reported them.
     """
 
