@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from same_numbers import numbers, same_numbers  # noqa: F401  # the fixture
 
 import rlx_core as rlx
 from rlx_core import nn
@@ -22,17 +23,6 @@ from rlx_core.quantization import Calibration, calibrate
 from .programs import ops, program, run
 
 NO_DISK: dict[str, Any] = {"cache.disk": False}
-RNG = np.random.default_rng(0)
-
-
-@pytest.fixture(autouse=True)
-def same_numbers() -> None:
-    """The numbers of a test do not depend on the tests before it."""
-    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
-
-
-def numbers(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def compiled(function: Any, params: Any, spec: Any, calibration: Calibration, **config: Any) -> Any:

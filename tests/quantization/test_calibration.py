@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from same_numbers import numbers, same_numbers  # noqa: F401  # the fixture
 
 import rlx_core as rlx
 from rlx_core import nn
@@ -24,21 +25,11 @@ from rlx_core.passes.static_int8 import OperandRange
 from rlx_core.quantization import Calibration, calibrate
 
 SPEC = rlx.spec("f32[n, 64]")
-RNG = np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True)
-def same_numbers() -> None:
-    """The numbers of a test do not depend on the tests before it."""
-    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
-
-
-def numbers(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-PARAMS = {"w": numbers(64, 80), "b": numbers(80), "v": numbers(80, 64)}
-BATCHES = [numbers(n, 64) * scale for n, scale in ((5, 1), (9, 0.01), (3, 7))]
+CONSTANTS = np.random.default_rng(0)
+PARAMS = {"w": numbers(64, 80, rng=CONSTANTS), "b": numbers(80, rng=CONSTANTS), "v": numbers(80, 64, rng=CONSTANTS)}
+BATCHES = [numbers(n, 64, rng=CONSTANTS) * scale for n, scale in ((5, 1), (9, 0.01), (3, 7))]
 
 
 def mlp(params: Any, x: Any) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from same_numbers import RNG, same_numbers  # noqa: F401  # the fixture
 
 from rlx_core.quantization.histograms import BINS, TINY, Histogram, entropy_threshold, levels_of
-
-RNG = np.random.default_rng(0)
 
 
 def histogram(values: np.ndarray) -> Histogram:
@@ -15,12 +14,6 @@ def histogram(values: np.ndarray) -> Histogram:
     low, high = float(values.min()), float(values.max())
     bound = 2.0 ** (np.floor(np.log2(max(-low, high, TINY))) + 1)
     return Histogram(low, high, bound, np.histogram(values, BINS, (-bound, bound))[0])
-
-
-@pytest.fixture(autouse=True)
-def same_numbers() -> None:
-    """The numbers of a test do not depend on the tests before it."""
-    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
 
 
 def test_the_sum_of_histograms_is_that_of_all_values() -> None:

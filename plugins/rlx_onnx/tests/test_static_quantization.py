@@ -7,28 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from same_numbers import numbers, same_numbers  # noqa: F401  # the fixture
 
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_onnx import load
 from rlx_onnx.exporting import to_proto
 
-RNG = np.random.default_rng(0)
-
-
-@pytest.fixture(autouse=True)
-def same_numbers() -> None:
-    """The numbers of a test do not depend on the tests before it."""
-    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
-
-
-def numbers(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-PARAMS = {"w": numbers(64, 256) / 8, "b": numbers(256), "v": numbers(256, 64) / 16, "c": numbers(64)}
+CONSTANTS = np.random.default_rng(0)
+PARAMS = {
+    "w": numbers(64, 256, rng=CONSTANTS) / 8, "b": numbers(256, rng=CONSTANTS),
+    "v": numbers(256, 64, rng=CONSTANTS) / 16, "c": numbers(64, rng=CONSTANTS),
+}  # fmt: skip
 SPEC = rlx.spec("f32[n, 64]")
-BATCHES = [numbers(50, 64) for _ in range(4)]
+BATCHES = [numbers(50, 64, rng=CONSTANTS) for _ in range(4)]
 
 
 def mlp(p: Any, x: Any) -> Any:
